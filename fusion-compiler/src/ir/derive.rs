@@ -1,7 +1,9 @@
-//! Derivatives of the operations: how the gradient `dy` of a result becomes the gradient of each operand.
+//! Derivative rules: each computes the gradient of every operand from the gradient `dy` of the result.
 //!
-//! A gradient has the axes of the result; the caller sums it over the axes that its operand lacks. New nodes
-//! carry the span of the result. Invariant: at points without a derivative the rules give what PyTorch gives.
+//! A gradient has the axes of the result. The caller sums the gradient over the axes that the operand lacks.
+//! New nodes carry the span of the result.
+//!
+//! Invariant: at points without a derivative, the rules return the gradient that PyTorch returns.
 
 use super::dtype::{Const, DType};
 use super::graph::{Graph, NodeId, SpanId};
@@ -12,7 +14,7 @@ use std::f64::consts::{LN_2, PI};
 /// The gradient of each operand, if it has one.
 type Gradients = Vec<Option<NodeId>>;
 
-/// Appends nodes at the place of the operation whose derivative they are.
+/// Appends nodes with the dtype and span of the operation that is differentiated.
 struct Rule<'g> {
     graph: &'g mut Graph,
     dtype: DType,
@@ -77,12 +79,12 @@ impl Rule<'_> {
     }
 }
 
-/// `d(x + y)`.
+/// `d(x + y) = dx + dy`.
 pub(crate) fn add(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Gradients {
     vec![Some(dy), Some(dy)]
 }
 
-/// `d(x − y)`.
+/// `d(x − y) = dx − dy`.
 pub(crate) fn sub(g: &mut Graph, _x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
     let negative = Rule::of(g, y).neg(dy);
     vec![Some(dy), Some(negative)]
@@ -119,18 +121,20 @@ pub(crate) fn remainder(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> G
     vec![Some(dy), Some(r.neg(divisor))]
 }
 
-/// `d(x y + z)`.
+/// `d(x y + z) = y dx + x dy + dz`.
 pub(crate) fn fma(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
     let mut r = Rule::of(g, y);
     vec![Some(r.mul(dy, x[1])), Some(r.mul(dy, x[0])), Some(dy)]
 }
 
-/// `d(−x)`.
+/// `d(−x) = −dx`.
 pub(crate) fn neg(g: &mut Graph, _x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
     vec![Some(Rule::of(g, y).neg(dy))]
 }
 
-/// `d copysign(x, y) = ±dx`, by whether the sign is another, and 0 at 0; the sign has no slope.
+/// `d copysign(x, y) = ±dx`, negative if the signs of `x` and `y` differ, and 0 at `x = 0`.
+///
+/// The sign operand has no gradient.
 pub(crate) fn copysign(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
     let mut r = Rule::of(g, y);
     let one = r.number(1.0);
@@ -139,19 +143,19 @@ pub(crate) fn copysign(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gr
     vec![Some(r.mul(dy, slope)), None]
 }
 
-/// `d|x| = sign x`, 0 at 0.
+/// `d|x| = sign x dx`, which is 0 at 0.
 pub(crate) fn abs(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
     let mut r = Rule::of(g, y);
     let sign = r.unary(Op::Sign, x[0]);
     vec![Some(r.mul(dy, sign))]
 }
 
-/// The gradient goes to the smaller.
+/// Passes the gradient to the smaller operand, and half of it to each of two equal ones.
 pub(crate) fn min(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
     to_the_chosen(g, x, y, dy, Op::Lt)
 }
 
-/// The gradient goes to the larger.
+/// Passes the gradient to the larger operand, and half of it to each of two equal ones.
 pub(crate) fn max(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
     to_the_chosen(g, x, y, dy, Op::Gt)
 }
@@ -218,7 +222,9 @@ pub(crate) fn log1p(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradi
     vec![Some(r.div(dy, slope))]
 }
 
-/// `d xᵉ = e xᵉ⁻¹ dx + xᵉ ln x de`; no slope in `x` where `e = 0`, none in `e` where `x = 0` and `e ≥ 0`.
+/// `d xᵉ = e xᵉ⁻¹ dx + xᵉ ln x de`.
+///
+/// The gradient of `x` is 0 if `e = 0`. The gradient of `e` is 0 if `x = 0` and `e ≥ 0`.
 pub(crate) fn pow(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
     let mut r = Rule::of(g, y);
     let (base, exponent, zero) = (x[0], x[1], r.number(0.0));
@@ -331,16 +337,16 @@ pub(crate) fn erfc(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradie
     vec![Some(r.mul(dy, slope))]
 }
 
-/// The gradient goes to the side taken; the condition has none.
+/// Passes the gradient to the operand that is selected. The condition has no gradient.
 pub(crate) fn select(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
     let mut r = Rule::of(g, y);
     let zero = r.number(0.0);
     vec![None, Some(r.select(x[0], dy, zero)), Some(r.select(x[0], zero, dy))]
 }
 
-/// The whole gradient to the operand that does not lose to the other, half to each of two that are equal.
+/// Passes the gradient to the operand that `beats` the other, and half of it to each of two equal ones.
 ///
-/// Where either is NaN no comparison holds, and both get a gradient.
+/// No comparison with NaN is true, so both operands then get the whole gradient.
 fn to_the_chosen(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId, beats: Op) -> Gradients {
     let mut r = Rule::of(g, y);
     let (first, second) = (r.binary(beats, x[0], x[1]), r.binary(beats, x[1], x[0]));
@@ -352,14 +358,14 @@ fn to_the_chosen(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId, beats: Op) 
     vec![share(second), share(first)]
 }
 
-/// `1 / √(1 − x²)`, as `(1 − x)(1 + x)` near 1 loses nothing.
+/// Returns `1 / √(1 − x²)`. The form `(1 − x)(1 + x)` avoids cancellation near 1.
 fn inverse_leg(r: &mut Rule<'_>, x: NodeId) -> NodeId {
     let (below, above) = (r.one_minus(x), r.add_number(x, 1.0));
     let square = r.mul(below, above);
     r.unary(Op::Rsqrt, square)
 }
 
-/// `height · exp(−x²)`.
+/// Returns `height · exp(−x²)`.
 fn bell(r: &mut Rule<'_>, x: NodeId, height: f64) -> NodeId {
     let square = r.square(x);
     let exponent = r.neg(square);

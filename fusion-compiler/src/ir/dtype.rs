@@ -1,6 +1,6 @@
-//! Element types: what tensors store and what kernels compute with.
+//! Element types of tensors and of values in kernels.
 //!
-//! Invariant: everything about a type that depends on nothing else is said here and nowhere else.
+//! Invariant: every property that follows from the type alone is defined here and nowhere else.
 
 use std::fmt;
 
@@ -9,47 +9,48 @@ use serde::{Deserialize, Serialize};
 /// The type of one element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum DType {
-    /// IEEE binary32.
+    /// IEEE 754 binary32.
     F32,
-    /// IEEE binary16; storage only, arithmetic is `f32`.
+    /// IEEE 754 binary16. The type is for storage only; arithmetic is in `f32`.
     F16,
-    /// The upper half of a binary32; storage only, arithmetic is `f32`.
+    /// The upper half of a binary32. The type is for storage only; arithmetic is in `f32`.
     BF16,
-    /// IEEE binary64.
+    /// IEEE 754 binary64.
     F64,
-    /// Two's complement, 32 bits.
+    /// A 32-bit integer in two's complement.
     I32,
-    /// Unsigned, 32 bits.
+    /// An unsigned 32-bit integer.
     U32,
-    /// Two's complement, 16 bits.
+    /// A 16-bit integer in two's complement.
     I16,
-    /// Unsigned, 16 bits.
+    /// An unsigned 16-bit integer.
     U16,
-    /// Two's complement, 8 bits.
+    /// An 8-bit integer in two's complement.
     I8,
-    /// Unsigned, 8 bits.
+    /// An unsigned 8-bit integer.
     U8,
     /// `true` or `false`.
     Bool,
-    /// An unsigned position in a buffer, in elements. Kernels only; its width is the kernel's.
+    /// An unsigned position in a buffer, in elements. Only kernels have this type; `IndexWidth` sets its
+    /// width.
     Index,
 }
 
-/// What decides which instruction an operation becomes.
+/// The class of types that share an instruction for an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     /// Binary floating point.
     Float,
     /// Signed integers.
     Int,
-    /// Unsigned integers and positions.
+    /// Unsigned integers and indices.
     Uint,
     /// Truth values.
     Bool,
 }
 
 impl DType {
-    /// Every type a tensor can have.
+    /// All types that a tensor can have.
     pub const STORAGE: [DType; 11] = [
         DType::F32,
         DType::F16,
@@ -64,10 +65,10 @@ impl DType {
         DType::Bool,
     ];
 
-    /// Every type that generic functions are made for.
+    /// All types that generic functions are instantiated for.
     pub const GENERIC: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
 
-    /// The name users write.
+    /// Returns the name of the type in user code.
     pub const fn name(self) -> &'static str {
         match self {
             DType::F32 => "f32",
@@ -85,12 +86,12 @@ impl DType {
         }
     }
 
-    /// The type a user's name stands for.
+    /// Returns the storage type with this name.
     pub fn from_name(name: &str) -> Option<DType> {
         DType::STORAGE.into_iter().find(|dtype| dtype.name() == name)
     }
 
-    /// Bytes of one element in memory.
+    /// Returns the size of one element in memory, in bytes.
     pub const fn size(self) -> usize {
         match self {
             DType::F64 | DType::Index => 8,
@@ -100,12 +101,12 @@ impl DType {
         }
     }
 
-    /// Bits of one element in memory.
+    /// Returns the size of one element in memory, in bits.
     pub const fn bits(self) -> u32 {
         8 * self.size() as u32
     }
 
-    /// The class of instructions that work on it.
+    /// Returns the class of instructions that operate on the type.
     pub const fn class(self) -> Class {
         match self {
             DType::F32 | DType::F16 | DType::BF16 | DType::F64 => Class::Float,
@@ -115,7 +116,8 @@ impl DType {
         }
     }
 
-    /// The type that its values are computed in: nothing is computed in less than 32 bits.
+    /// Returns the type in which values of this type are computed; integers and floats have at least 32 bits
+    /// there.
     pub const fn computed(self) -> DType {
         match self {
             DType::F32 | DType::F16 | DType::BF16 => DType::F32,
@@ -127,17 +129,17 @@ impl DType {
         }
     }
 
-    /// Whether it is for storage only: its values are loaded, stored and converted, no more.
+    /// Returns true if the type is for storage only: kernels only load, store and convert its values.
     pub const fn is_narrow(self) -> bool {
         self.size() < 4 && !matches!(self, DType::Bool)
     }
 
-    /// Whether a uniform's memory is what a tensor's is.
+    /// Returns true if the type has the same memory layout in a uniform binding as in a tensor.
     pub const fn is_uniform(self) -> bool {
         matches!(self, DType::F32 | DType::I32 | DType::U32)
     }
 
-    /// The least and the greatest integer that it holds; of floats and positions those of 64 bits.
+    /// Returns the least and the greatest integer of the type; floats and indices have those of 64 bits.
     pub const fn range(self) -> (i64, i64) {
         let above = 64 - self.bits();
         match self.class() {
@@ -149,12 +151,12 @@ impl DType {
         }
     }
 
-    /// Whether it is a binary floating point type.
+    /// Returns true if the type is a binary floating point type.
     pub const fn is_float(self) -> bool {
         matches!(self.class(), Class::Float)
     }
 
-    /// Whether it is a signed or unsigned integer.
+    /// Returns true if the type is a signed or unsigned integer, or an index.
     pub const fn is_int(self) -> bool {
         matches!(self.class(), Class::Int | Class::Uint)
     }
@@ -166,12 +168,12 @@ impl fmt::Display for DType {
     }
 }
 
-/// A value known while compiling.
+/// A value known at compile time.
 ///
-/// Floats are kept in `f64`; integers of every width in `i64`, within the range of their type.
+/// Floats are stored as `f64`. Integers of every width are stored as `i64`, within the range of their type.
 #[derive(Clone, Copy, Debug)]
 pub enum Const {
-    /// A floating point value, before rounding to its type.
+    /// A floating point value before it is rounded to its type.
     Float(f64),
     /// An integer within its type's range.
     Int(i64),
@@ -180,7 +182,7 @@ pub enum Const {
 }
 
 impl Const {
-    /// What stands where there is no element: 0, or `false`.
+    /// Returns 0 or `false`, the value that reads outside of a tensor have.
     pub const fn zero(dtype: DType) -> Const {
         match dtype.class() {
             Class::Float => Const::Float(0.0),
@@ -189,7 +191,7 @@ impl Const {
         }
     }
 
-    /// The bits that decide whether two constants are the same (NaN is, −0 and 0 are not).
+    /// Returns the kind and bits that equality compares: a NaN equals itself, and −0 differs from 0.
     fn key(self) -> (u8, u64) {
         match self {
             Const::Float(x) => (0, x.to_bits()),
@@ -223,7 +225,7 @@ impl fmt::Display for Const {
     }
 }
 
-/// The number rounded to the nearest of this type, ties to even; to an infinity where it is too large.
+/// Rounds `x` to the nearest value of a float type, ties to even. Values beyond the range become infinite.
 pub fn round(dtype: DType, x: f64) -> f64 {
     match dtype {
         DType::F32 => f64::from(x as f32),
@@ -241,8 +243,10 @@ pub fn round(dtype: DType, x: f64) -> f64 {
     }
 }
 
-/// The number as an `f32` that a second rounding, to fewer digits, rounds as the number itself: cut off, and the last bit set
-/// where anything was lost (Boldo and Melquiond 2008).
+/// Rounds `x` to odd in `f32`: truncates it and sets the last bit if the truncation was inexact.
+///
+/// A second rounding to fewer digits then gives the same result as a single rounding of `x` (Boldo and
+/// Melquiond 2008).
 fn to_odd(x: f64) -> f32 {
     let nearest = x as f32;
     if f64::from(nearest) == x || x.is_nan() {
@@ -252,7 +256,7 @@ fn to_odd(x: f64) -> f32 {
     f32::from_bits((nearest.to_bits() - u32::from(above)) | 1)
 }
 
-/// The bits of a value of a type of one or two bytes.
+/// Returns the bits of a constant of a type with one or two bytes.
 pub fn narrow_bits(dtype: DType, value: Const) -> u32 {
     match (dtype, value) {
         (DType::F16, Const::Float(x)) => half::f16::from_f32(to_odd(x)).to_bits().into(),
@@ -263,7 +267,7 @@ pub fn narrow_bits(dtype: DType, value: Const) -> u32 {
     }
 }
 
-/// Wraps an integer into the range of `dtype`, as integer arithmetic does.
+/// Wraps an integer into the range of `dtype`, like integer arithmetic does.
 pub fn wrap(dtype: DType, x: i64) -> i64 {
     let above = 64 - dtype.bits();
     match dtype.class() {
@@ -274,7 +278,7 @@ pub fn wrap(dtype: DType, x: i64) -> i64 {
     }
 }
 
-/// The integer of `dtype` that is nearest to a number without its fraction; 0 for NaN.
+/// Truncates a number and clamps it to the range of `dtype`; NaN becomes 0.
 pub fn saturate(dtype: DType, x: f64) -> i64 {
     let (low, high) = dtype.range();
     (x as i64).clamp(low, high)

@@ -1,9 +1,11 @@
-//! Graph IR: what a function computes, before anything is decided about how.
+//! Graph IR: the computation of a function, independent of its schedule.
 //!
-//! A graph is a list of SSA nodes in topological order. A node's value has a dtype and a *set* of axes;
-//! operands meet by axis, so broadcasting is implicit: an operand that lacks an axis is constant along it.
-//! Order exists only where tensors are read and written. Nodes hold a `SpanId`, never a compiler token:
-//! the run-time use of the compiler has none. Unused nodes may be present until `rewrite::dce`.
+//! A graph is a list of SSA nodes in topological order. A node's value has a dtype and a *set* of axes.
+//! Operands are matched by axis, so broadcasting is implicit: an operand that lacks an axis is constant along
+//! the axis. Only tensors that are read or written have an order of axes.
+//!
+//! Nodes store a `SpanId` instead of a compiler token because the run-time use of the compiler has no tokens.
+//! Unused nodes may exist until `rewrite::dce`.
 
 use std::borrow::Cow;
 
@@ -13,27 +15,26 @@ use super::dim::DimExpr;
 use super::dtype::{Const, DType};
 use super::ops::Op;
 
-/// A node of the graph it belongs to.
+/// A node of the graph that the id belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u32);
 
-/// An axis of the graph it belongs to.
+/// An axis of the graph that the id belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AxisId(pub u8);
 
-/// A parameter of the graph it belongs to, in signature order.
+/// A parameter of the graph that the id belongs to, in signature order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ParamId(pub u16);
 
-/// A place in the user's source; the front end knows which.
+/// A location in the user's source. The front end keeps the table of locations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SpanId(pub u32);
 
-/// At most this many axes can occur in one function.
+/// Maximum number of axes of one function.
 pub const AXES_MAX: usize = 64;
 
-/// Fixed axes are run through by each thread by itself, one element after the other, if they have at most this many and
-/// nothing says otherwise.
+/// Maximum number of elements along fixed axes that a thread reduces serially in unrolled code by default.
 pub const UNROLLED_MAX: i64 = 64;
 
 /// A set of axes of one graph.
@@ -41,7 +42,7 @@ pub const UNROLLED_MAX: i64 = 64;
 pub struct AxisSet(u64);
 
 impl AxisSet {
-    /// The set without axes: scalars.
+    /// The empty set, which scalars have.
     pub const EMPTY: AxisSet = AxisSet(0);
 
     /// Adds an axis.
@@ -50,40 +51,40 @@ impl AxisSet {
         AxisSet(self.0 | 1 << axis.0)
     }
 
-    /// All axes of either.
+    /// Returns the union of both sets.
     #[must_use]
     pub fn union(self, other: AxisSet) -> AxisSet {
         AxisSet(self.0 | other.0)
     }
 
-    /// The axes of both.
+    /// Returns the intersection of both sets.
     #[must_use]
     pub fn intersection(self, other: AxisSet) -> AxisSet {
         AxisSet(self.0 & other.0)
     }
 
-    /// The axes of `self` that `other` lacks.
+    /// Returns the axes of `self` that `other` lacks.
     #[must_use]
     pub fn minus(self, other: AxisSet) -> AxisSet {
         AxisSet(self.0 & !other.0)
     }
 
-    /// Whether the axis is in the set.
+    /// Returns true if the axis is in the set.
     pub fn contains(self, axis: AxisId) -> bool {
         self.0 >> axis.0 & 1 == 1
     }
 
-    /// Whether every axis of `other` is in the set.
+    /// Returns true if every axis of `other` is in the set.
     pub fn contains_all(self, other: AxisSet) -> bool {
         other.0 & !self.0 == 0
     }
 
-    /// Whether it is the set without axes.
+    /// Returns true if the set has no axes.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The axes, in the order of their numbers.
+    /// Iterates over the axes in the order of their numbers.
     pub fn iter(self) -> impl Iterator<Item = AxisId> {
         (0..AXES_MAX as u8).map(AxisId).filter(move |&axis| self.contains(axis))
     }
@@ -95,64 +96,68 @@ impl FromIterator<AxisId> for AxisSet {
     }
 }
 
-/// An axis that is several others together, of which the last runs fastest. Only what the caller passes and gets has it.
+/// A dim that combines several axes, the last of which varies fastest. Only parameters and results use the
+/// whole.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Split {
-    /// Its extent is the product of theirs, which a call checks.
+    /// The combined axis. A call checks that this extent is the product of the parts' extents.
     pub whole: AxisId,
-    /// Outermost first.
+    /// The combined axes, outermost first.
     pub parts: Vec<AxisId>,
-    /// Where a function of the library splits: users have no name for some of the parts.
+    /// The library function that splits the dim, if any. User code has no name for some of its parts.
     pub library: Option<Library>,
 }
 
 /// A function of the library that splits a dim of its caller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Library {
-    /// Its name.
+    /// Name of the function.
     pub function: String,
-    /// The parts that have a name in its body alone.
+    /// The parts that have a name only in the body of the function.
     pub unnamed: AxisSet,
 }
 
-/// The use of coordinates along a dim that a call checks its extent for. Texts are extents as the user wrote them.
+/// The use of a dim's coordinates for which a call checks the extent. Texts are extents as the user wrote
+/// them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Use {
-    /// `at`, of this position.
+    /// An `at` of this position. The parts are the elements before the position, the element, and the rest.
     Position(Cow<'static, str>),
-    /// `slice`, from the first to before the second. The part is between the other two.
+    /// A `slice` from the first bound up to the second, exclusive. The slice is the middle one of three
+    /// parts.
     Range(Cow<'static, str>, Cow<'static, str>),
-    /// `pad`, by as many before and after, which are the first and the last part.
+    /// A `pad` by these amounts before and after, which are the extents of the first and the last part.
     Padding(Cow<'static, str>, Cow<'static, str>),
-    /// `concat`, of all parts.
+    /// A `concat` of all parts.
     Concat,
-    /// A portion, which begins or ends after the first part.
+    /// A portion that begins or ends after the first part.
     Portion,
-    /// A function that leaves no elements out: the dim is its own only part.
+    /// A function that uses all coordinates of the dim. The only part is the dim itself.
     Coordinates(Cow<'static, str>),
 }
 
-/// Elements along an axis that are those of several others one after another: what its coordinates follow from.
+/// A dim that concatenates the elements of several parts. Operations compute coordinates along the dim from
+/// the parts' extents.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sum {
-    /// Its extent is the sum of theirs, and within `i32`; a call checks both. It may be several axes as one.
+    /// The concatenated dim. A call checks that this extent is the sum of the parts' extents and fits `i32`.
     pub whole: Axis,
-    /// In order, by name; none has a negative extent.
+    /// The parts in order, by name. A call checks that no part has a negative extent.
     pub parts: Vec<Axis>,
-    /// For errors.
+    /// The operation that the check is for, which errors name.
     pub of: Use,
 }
 
 /// A named dimension.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// As the user wrote it.
+    /// Name of the axis in the user's code.
     pub name: String,
-    /// A symbol, a constant (`C = 3`), or an expression of both.
+    /// Extent of the axis: a symbol, a constant (`C = 3`), or an expression of both.
     pub extent: DimExpr,
 }
 
-/// Whether a function may change a tensor it is given.
+/// The kinds of access that a function has to a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Access {
     /// Read only.
@@ -163,31 +168,32 @@ pub enum Access {
     ReadWrite,
 }
 
-/// What a parameter is.
+/// The kind of a parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ParamKind {
-    /// A tensor, its axes outermost first; `Access::ReadWrite` for `&mut`.
+    /// A tensor.
     Tensor {
-        /// Outermost first.
+        /// Axes of the tensor, outermost first.
         axes: Vec<AxisId>,
-        /// `Read` or `ReadWrite`.
+        /// Access to the tensor: `Read`, or `ReadWrite` for `&mut`.
         access: Access,
     },
-    /// A number given by the host at each call.
+    /// A number that the host passes in each call.
     Scalar,
-    /// An extent given by the host: the symbol of this number.
+    /// An extent that the host passes in each call: the symbol of this number.
     Dim(u16),
-    /// A tensor parameter before this one, read at other axes of the same extents. The caller passes nothing for it.
+    /// A tensor parameter that is read along other axes of the same extents. The caller passes no argument
+    /// for the view.
     View {
-        /// Whose memory.
+        /// The viewed tensor, a parameter before this one.
         of: ParamId,
-        /// Outermost first, one for each of the tensor's.
+        /// Axes of the view, outermost first, one for each axis of the tensor.
         axes: Vec<AxisId>,
     },
 }
 
 impl ParamKind {
-    /// The axes of a tensor, outermost first.
+    /// Returns the axes of a tensor or view, outermost first.
     pub fn axes(&self) -> Option<&Vec<AxisId>> {
         match self {
             ParamKind::Tensor { axes, .. } | ParamKind::View { axes, .. } => Some(axes),
@@ -196,61 +202,63 @@ impl ParamKind {
     }
 }
 
-/// A place along an axis, before and after which different tensors have their elements.
+/// A coordinate of an axis at which one tensor's elements end and another tensor's begin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cut {
-    /// The outermost axis of every tensor with a portion. Nothing that is made of one is combined along it, or asked for
-    /// elsewhere along it.
+    /// The outermost axis of every tensor with a portion. No value computed from such a tensor is reduced or
+    /// gathered along this axis.
     pub axis: AxisId,
-    /// The first coordinate after it; from 0 to the extent, which a call checks.
+    /// The first coordinate after the cut. A call checks that the cut is between 0 and the extent, inclusive.
     pub at: DimExpr,
 }
 
-/// The only coordinates, along the axis of the graph's cut, that a tensor has elements for. Others are read as 0, and not
+/// The part of the cut axis for which a tensor has elements. Elements outside are read as 0 and are not
 /// written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Portion {
-    /// Those below the place.
+    /// The coordinates before the cut.
     Before,
-    /// Those from the place on.
+    /// The coordinates from the cut on.
     After,
 }
 
-/// A parameter in the order of the signature.
+/// A parameter of the function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Param {
-    /// As the user wrote it.
+    /// Name of the parameter in the user's code.
     pub name: String,
-    /// Type of the elements, or of the scalar. `DType::Index` for a dim.
+    /// Type of the elements or of the scalar; `DType::Index` for a dim.
     pub dtype: DType,
-    /// Tensor, scalar or extent.
+    /// Kind of the parameter: a tensor, a scalar, an extent or a view.
     pub kind: ParamKind,
-    /// What it has of the axis of the graph's cut, if not all.
+    /// The portion of the cut axis that the tensor has; `None` for all of it.
     pub portion: Option<Portion>,
-    /// Where it is declared.
+    /// Location of the declaration.
     pub span: SpanId,
 }
 
-/// How a reduction combines its elements.
+/// The operation that combines the elements of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reduce {
-    /// Their sum; 0 for none.
+    /// The sum; 0 for no elements.
     Sum,
-    /// The sum of the products of the elements of two arguments, each rounded once, with what was summed before it; made of sums of
-    /// products by `rewrite::fma`.
+    /// The sum of the products of two arguments' elements, accumulated by fused multiply-adds.
+    ///
+    /// `rewrite::fma` forms this reduction from sums of products.
     Dot,
-    /// Their product; 1 for none.
+    /// The product; 1 for no elements.
     Prod,
-    /// The largest; NaN if any is.
+    /// The maximum; NaN if any element is NaN.
     Max,
-    /// The largest of those that are numbers; made where what is none shows anyway.
+    /// The maximum of the elements that are not NaN. `rewrite::max_num` forms it where a NaN reaches the
+    /// result anyway.
     MaxNum,
-    /// The smallest; NaN if any is.
+    /// The minimum; NaN if any element is NaN.
     Min,
 }
 
 impl Reduce {
-    /// What users call it.
+    /// Returns the name of the reduction in user code.
     pub fn name(self) -> &'static str {
         match self {
             Reduce::Sum | Reduce::Dot => "sum",
@@ -260,7 +268,7 @@ impl Reduce {
         }
     }
 
-    /// How many arguments it combines the elements of.
+    /// Returns the number of arguments whose elements are combined.
     pub fn arity(self) -> usize {
         match self {
             Reduce::Dot => 2,
@@ -268,7 +276,7 @@ impl Reduce {
         }
     }
 
-    /// How what it gives for parts of the elements is combined.
+    /// Returns the reduction that combines partial results of this one.
     pub fn of_parts(self) -> Reduce {
         match self {
             Reduce::Dot => Reduce::Sum,
@@ -276,7 +284,7 @@ impl Reduce {
         }
     }
 
-    /// What it gives for no elements: what changes nothing that it is combined with.
+    /// Returns the identity of the reduction, which is also the result for no elements.
     pub fn identity(self, dtype: DType) -> Const {
         let float = |x: f64, int: i64| if dtype.is_float() { Const::Float(x) } else { Const::Int(int) };
         let (low, high) = dtype.range();
@@ -289,51 +297,58 @@ impl Reduce {
     }
 }
 
-/// What a node computes from its arguments.
+/// The computation of a node from its arguments.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum NodeKind {
-    /// The tensor parameter or view, read at its own axes. An in-place parameter gives its old value.
+    /// The tensor parameter or view, read along its own axes. A parameter updated in place gives its old
+    /// value.
     Input(ParamId),
     /// The scalar parameter.
     Scalar(ParamId),
-    /// A number.
+    /// A constant.
     Literal(Const),
-    /// The coordinate along an axis, `i32`.
+    /// The coordinate along an axis, an `i32`.
     Coord(AxisId),
-    /// An extent as a value, of the node's dtype.
+    /// An extent as a value of the node's dtype.
     Extent(DimExpr),
-    /// A pointwise operation of the table; its operands have one dtype, or as the table's typing says.
+    /// A pointwise operation of the table. Its operands have one dtype unless the table's typing says
+    /// otherwise.
     Apply(Op),
-    /// Conversion of the argument to the node's dtype. It may have more axes than its argument, which is the
-    /// same along them: so a small value fills a large tensor in place. Of one dtype, it costs nothing.
+    /// A conversion of the argument to the node's dtype, which may also broadcast the argument along more
+    /// axes.
+    ///
+    /// A small value can thus fill a large tensor in place. A conversion between equal dtypes costs nothing.
     Cast,
-    /// Combines all elements along axes of the arguments, which the result lacks.
+    /// A reduction of the arguments along these axes, which the result lacks.
     Reduce(Reduce, AxisSet),
-    /// The first argument's elements where an axis that it has is what the second says, an `i32`: along the other axes of
-    /// the first and those of the second. A third, a truth value, says where there is such an element: elsewhere nothing
-    /// is read, and the result is 0. Without a third there is one everywhere.
+    /// A gather of the first argument's elements along an axis at the coordinates of the second argument, an
+    /// `i32`.
+    ///
+    /// The result has the other axes of the first argument and the axes of the second. An optional third
+    /// argument, a truth value, is the condition under which the element exists. Where the condition is
+    /// false, nothing is read and the result is 0.
     Gather(AxisId),
 }
 
-/// One SSA value.
+/// A node of the graph: one SSA value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// What it computes.
+    /// The computation of the value.
     pub kind: NodeKind,
-    /// Its operands, all of smaller number.
+    /// Operands of the node, all of smaller number.
     pub args: Vec<NodeId>,
-    /// Type of its elements.
+    /// Type of the elements.
     pub dtype: DType,
-    /// The axes along which it varies, or may.
+    /// Axes along which the value may vary.
     pub axes: AxisSet,
-    /// The user's token that asked for it.
+    /// Location of the user's token that the node comes from.
     pub span: SpanId,
 }
 
-/// Where a result goes.
+/// The destination of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dest {
-    /// A new tensor, returned.
+    /// A new tensor that is returned.
     Fresh,
     /// The `&mut` parameter.
     InPlace(ParamId),
@@ -342,67 +357,68 @@ pub enum Dest {
 /// A result of the function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Output {
-    /// The value; its axes are exactly the parts of `axes` and its dtype is the declared one.
+    /// The value. Its axes are exactly the parts of `axes`, and its dtype is the declared one.
     pub node: NodeId,
-    /// Order of the axes in memory, outermost first, as the caller sees them.
+    /// Axes in memory order as the caller sees them, outermost first.
     pub axes: Vec<AxisId>,
-    /// Returned or in place.
+    /// Destination of the result: returned or in place.
     pub dest: Dest,
 }
 
-/// How far a function may be fused, from its attributes.
+/// The extent of fusion that a function's attributes allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fusing {
-    /// As far as the rules allow.
+    /// Fusion as far as the rules allow.
     On,
-    /// Each op its own kernel.
+    /// One kernel for each operation.
     Off,
 }
 
-/// How operations are computed, from a function's attributes.
+/// The accuracy of operations that a function's attributes ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Math {
-    /// Within the bounds of the table.
+    /// Accuracy within the bounds of the table.
     Accurate,
-    /// As devices approximate them.
+    /// Accuracy of the devices' approximations.
     Fast,
-    /// Within the bounds of the table, each rounded to the type that it is declared to have: as without fusion.
+    /// Accuracy within the bounds of the table, with each result rounded to its declared type like without
+    /// fusion.
     Strict,
 }
 
-/// A typed function: the last thing that knows the user's names, and the first without their syntax.
+/// A typed function, with the user's names but without the syntax.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Graph {
-    /// As the user wrote it.
+    /// Name of the function in the user's code.
     pub name: String,
-    /// Names of the extents known only at run time; `DimOp::Sym(i)` is the i-th.
+    /// Names of the extents that are known only at run time; `DimOp::Sym(i)` is the i-th.
     pub symbols: Vec<String>,
-    /// All axes.
+    /// All axes of the function.
     pub axes: Vec<Axis>,
     /// Parameters in signature order, then views of them.
     pub params: Vec<Param>,
-    /// Axes that are others together.
+    /// Dims that combine several axes.
     pub splits: Vec<Split>,
-    /// Axes that are others one after another.
+    /// Dims that concatenate several parts.
     pub sums: Vec<Sum>,
-    /// Where parameters with a portion begin or end.
+    /// The cut at which parameters with a portion begin or end.
     pub cut: Option<Cut>,
-    /// Topologically ordered.
+    /// Nodes in topological order.
     pub nodes: Vec<Node>,
-    /// Results: in-place ones first, in the order of their parameters, then the returned ones.
+    /// Results: those in place first, in the order of their parameters, then those returned.
     pub outputs: Vec<Output>,
-    /// `#[fuse(off)]` or not.
+    /// Fusion mode; `Fusing::Off` for `#[fuse(off)]`.
     pub fusing: Fusing,
-    /// `#[fuse(fast_math)]`, `#[fuse(strict)]` or neither.
+    /// Accuracy mode, from `#[fuse(fast_math)]`, `#[fuse(strict)]` or neither.
     pub math: Math,
-    /// Fixed axes that are gone through in loops, however few elements they have.
+    /// Fixed axes that are iterated over in loops, however few elements they have.
     pub looped: AxisSet,
-    /// Whether all tensors have one shape of any rank, of which the only axis is the number of elements.
+    /// True if all tensors share one shape of any rank. The only axis is then the number of elements.
     pub any_shape: bool,
 }
 
 impl Graph {
-    /// A graph that computes nothing yet.
+    /// Creates a graph without nodes.
     pub fn new(name: &str) -> Graph {
         Graph {
             name: name.into(),
@@ -421,17 +437,17 @@ impl Graph {
         }
     }
 
-    /// The node of this number.
+    /// Returns the node of this number.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.0 as usize]
     }
 
-    /// The parameter of this number.
+    /// Returns the parameter of this number.
     pub fn param(&self, id: ParamId) -> &Param {
         &self.params[usize::from(id.0)]
     }
 
-    /// The parameter whose memory one is read from.
+    /// Returns the parameter whose memory the parameter reads: the viewed tensor for a view, else itself.
     pub fn memory_of(&self, id: ParamId) -> ParamId {
         match self.param(id).kind {
             ParamKind::View { of, .. } => of,
@@ -439,12 +455,12 @@ impl Graph {
         }
     }
 
-    /// The axis of this number.
+    /// Returns the axis of this number.
     pub fn axis(&self, id: AxisId) -> &Axis {
         &self.axes[usize::from(id.0)]
     }
 
-    /// The axes with the parts of those that are others together, as they lie in memory.
+    /// Replaces combined axes by their parts, in memory order.
     pub fn parts(&self, axes: &[AxisId]) -> Vec<AxisId> {
         let parts = |&axis: &AxisId| match self.splits.iter().find(|split| split.whole == axis) {
             Some(split) => self.parts(&split.parts),
@@ -453,9 +469,9 @@ impl Graph {
         axes.iter().flat_map(parts).collect()
     }
 
-    /// Has a call check this, unless it checks it already.
+    /// Adds a check to the calls of the function, unless an existing check covers it.
     pub fn check(&mut self, sum: Sum) {
-        // Every check of a dim is one of its coordinates, too.
+        // Every check of a dim checks the range of its coordinates, too.
         let covers = |known: &Sum| match sum.of {
             Use::Coordinates(_) => known.whole == sum.whole,
             Use::Position(_) | Use::Range(..) | Use::Padding(..) | Use::Concat | Use::Portion => {
@@ -467,19 +483,21 @@ impl Graph {
         }
     }
 
-    /// A new axis like this one.
+    /// Adds an axis with the name and extent of this one.
     pub fn twin(&mut self, axis: AxisId) -> AxisId {
         self.axes.push(self.axis(axis).clone());
         AxisId(self.axes.len() as u8 - 1)
     }
 
-    /// All nodes with their numbers.
+    /// Iterates over all nodes with their numbers.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (NodeId, &Node)> {
         self.nodes.iter().enumerate().map(|(i, node)| (NodeId(i as u32), node))
     }
 
-    /// Whether what is combined along these axes takes a loop: too many elements to write them all out, who knows how
-    /// many, or few that are not to be written out.
+    /// Returns true if a reduction along these axes needs a loop.
+    ///
+    /// A loop is needed if an axis is in `looped`, if an extent is known only at run time, or if the number
+    /// of elements exceeds `UNROLLED_MAX`.
     pub fn is_looped(&self, axes: AxisSet) -> bool {
         if !axes.intersection(self.looped).is_empty() {
             return true;
@@ -489,7 +507,7 @@ impl Graph {
         elements.flatten().is_none_or(|elements| elements > UNROLLED_MAX)
     }
 
-    /// The axes that a node combines the elements along in a loop; none for other nodes.
+    /// Returns the axes that a node reduces in a loop; none for other nodes.
     pub fn looped_axes(&self, id: NodeId) -> AxisSet {
         match self.node(id).kind {
             NodeKind::Reduce(_, axes) if self.is_looped(axes) => axes,
@@ -505,8 +523,9 @@ impl Graph {
         }
     }
 
-    /// The fixed axes that a thread goes through by itself for a node: that it combines the elements along, all of them
-    /// written out, or picks one place of.
+    /// Returns the fixed axes that unrolled code of one thread covers for a node.
+    ///
+    /// The result is the axes of an unrolled reduction, or the axis of a static index.
     pub fn written_out(&self, id: NodeId) -> AxisSet {
         match self.node(id).kind {
             NodeKind::Reduce(_, axes) if !self.is_looped(axes) => axes,
@@ -522,8 +541,9 @@ impl Graph {
         }
     }
 
-    /// The fixed axis that a node picks one place of, and which, unless it is looped: then it is read there as elements at
-    /// other places are.
+    /// Returns the axis and the place of a static index.
+    ///
+    /// An axis in `looped` gives `None`: the element is then read like any gathered one.
     pub fn static_index(&self, id: NodeId) -> Option<(AxisId, i64)> {
         let node = self.node(id);
         let (NodeKind::Gather(axis), [_, index]) = (&node.kind, node.args.as_slice()) else { return None };
@@ -532,7 +552,9 @@ impl Graph {
         written_out.then_some((*axis, at))
     }
 
-    /// The value that a node is with one axis for another of the same extent, and these two: the value's own first.
+    /// Returns the value that a node renames, with the old and the new axis.
+    ///
+    /// A renaming is a gather that replaces an axis by another of the same extent.
     pub fn renamed(&self, id: NodeId) -> Option<(NodeId, AxisId, AxisId)> {
         let node = self.node(id);
         let (&NodeKind::Gather(old), &[of, place]) = (&node.kind, node.args.as_slice()) else { return None };
@@ -541,12 +563,12 @@ impl Graph {
         (is_whole && !self.node(of).axes.contains(new)).then_some((of, old, new))
     }
 
-    /// The axis that a portion is of, if there is one.
+    /// Returns the axis of the cut, if the graph has a cut.
     pub fn cut_axis(&self) -> Option<AxisId> {
         self.cut.as_ref().map(|cut| cut.axis)
     }
 
-    /// The extent of an axis in a tensor that has a portion of it.
+    /// Returns the extent of an axis in a tensor with this portion.
     pub fn extent_of(&self, axis: AxisId, portion: Option<Portion>) -> DimExpr {
         let whole = self.axis(axis).extent.clone();
         match (&self.cut, portion) {
@@ -556,7 +578,7 @@ impl Graph {
         }
     }
 
-    /// The portion of the memory that a result goes to.
+    /// Returns the portion of the tensor that a result is written to.
     pub fn portion_of(&self, output: &Output) -> Option<Portion> {
         match output.dest {
             Dest::InPlace(param) => self.param(param).portion,
@@ -564,7 +586,9 @@ impl Graph {
         }
     }
 
-    /// Whether a value, if it is the comparison of a coordinate with the place of the cut, holds in this portion.
+    /// Evaluates a comparison of the cut axis' coordinate with the cut, for the elements of a portion.
+    ///
+    /// Returns `None` for other values.
     pub fn holds_in(&self, id: NodeId, portion: Portion) -> Option<bool> {
         let (node, cut) = (self.node(id), self.cut.as_ref()?);
         let is_axis = |arg: usize| self.node(node.args[arg]).kind == NodeKind::Coord(cut.axis);
@@ -580,7 +604,7 @@ impl Graph {
         Some(before == (portion == Portion::Before))
     }
 
-    /// What of a choice is taken in this portion, if that decides it.
+    /// Returns the operand that a select takes in this portion, if the portion decides the condition.
     pub fn chosen_in(&self, id: NodeId, portion: Portion) -> Option<NodeId> {
         let node = self.node(id);
         let cond = *node.args.first().filter(|_| node.kind == NodeKind::Apply(Op::Select))?;
@@ -593,7 +617,7 @@ impl Graph {
         NodeId(self.nodes.len() as u32 - 1)
     }
 
-    /// Appends a pointwise operation; dtype from the table, axes the union of the operands'.
+    /// Appends a pointwise operation, with the dtype of the table and the union of the operands' axes.
     pub fn apply(&mut self, op: Op, args: &[NodeId], span: SpanId) -> NodeId {
         let axes = args.iter().fold(AxisSet::EMPTY, |axes, &arg| axes.union(self.node(arg).axes));
         let dtypes: Vec<DType> = args.iter().map(|&arg| self.node(arg).dtype).collect();
@@ -601,7 +625,7 @@ impl Graph {
         self.push(Node { kind: NodeKind::Apply(op), args: args.to_vec(), dtype, axes, span })
     }
 
-    /// Appends a number of the given dtype.
+    /// Appends a constant of this dtype.
     pub fn literal(&mut self, value: Const, dtype: DType, span: SpanId) -> NodeId {
         self.push(Node { kind: NodeKind::Literal(value), args: vec![], dtype, axes: AxisSet::EMPTY, span })
     }
@@ -611,7 +635,7 @@ impl Graph {
 mod tests {
     use super::*;
 
-    /// `exp` of what is not positive has no large powers of two, so that a side that is wrong is a wrong result.
+    /// Checks the sides of 0 on which values are. `Op::ExpOfNonpositive` is wrong for positive operands.
     #[test]
     fn sides_of_zero() {
         let span = SpanId(0);
@@ -642,7 +666,7 @@ mod tests {
             apply(Op::Mul, &[minus, product]),
             apply(Op::Mul, &[minus, minus]),
             apply(Op::Mul, &[two, square]),
-            // −2 / −0 is infinite.
+            // The value is infinite if the square root is −0, because −2 / −0 is +∞.
             inverse,
         ];
         below.into_iter().for_each(|id| assert!(graph.is_nonpositive(id), "{:?}", graph.node(id)));

@@ -1,14 +1,16 @@
-//! Kernel IR: one structured program that the threads of a launch run together.
+//! Kernel IR: one structured program that all threads of a launch run.
 //!
-//! Values are SSA and typed by an element type and a number of *lanes*. On a GPU a value has 1, 2 or 4 lanes
-//! (a 128-bit access is a 4-lane load); on the CPU the lanes of `Lanes::Loop` are the iterations of the
-//! enclosing `Stmt::Vector`, which the emitter prints as a loop for the compiler to vectorise. So one
-//! schedule writes one body for every target. An `Address` says which element each lane of an access touches.
+//! Values are SSA. The type of a value is an element type and a number of *lanes*. On a GPU, a value has 1, 2
+//! or 4 lanes; a 128-bit access is a load of 4 lanes. On the CPU, the lanes of `Lanes::Loop` are the
+//! iterations of the enclosing `Stmt::Vector`, which the emitter prints as a loop for the compiler to
+//! vectorise. One schedule can therefore write one body for every target. An `Address` maps the lanes of an
+//! access to elements.
 //!
-//! Work is dealt out by `LoopKind::Grid` to threads, or by `LoopKind::Team` to teams of threads that work on one
-//! iteration together; `legalize` turns both into what the target has. Bodies see all values above them, and
-//! values made in them end with them: what a loop makes leaves it by `Carried`, what lanes or threads make
-//! together by `Fold`. Tiles (a matrix with an opaque layout) join as further `Type`s, `Expr`s and `Stmt`s.
+//! `LoopKind::Grid` distributes iterations to threads, and `LoopKind::Team` distributes them to teams of
+//! threads that share an iteration. `legalize` lowers both kinds for the target. A body sees all values
+//! defined before it. The scope of a value ends with the body that defines it. Values leave a loop through
+//! `Carried`, and `Fold` combines the values of lanes or threads. Tiles, matrices with an opaque layout, can
+//! be added as further variants of `Type`, `Expr` and `Stmt`.
 
 mod builder;
 
@@ -21,24 +23,24 @@ use super::graph::Access;
 use super::ops::Op;
 pub use builder::Builder;
 
-/// A value of the kernel it belongs to.
+/// A value of the kernel that the id belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Value(pub u32);
 
-/// A buffer of the kernel it belongs to, in the order of its arguments.
+/// A buffer of the kernel that the id belongs to, in the order of the kernel's arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BufferId(pub u16);
 
-/// A uniform of the kernel it belongs to, in the order of its arguments.
+/// A uniform of the kernel that the id belongs to, in the order of the kernel's arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UniformId(pub u16);
 
-/// How many elements a value holds.
+/// The number of lanes of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Lanes {
-    /// This many: 1, 2, 4 or 8.
+    /// A constant number of lanes: 1, 2, 4 or 8.
     Const(u8),
-    /// As many as the enclosing `Stmt::Vector` has iterations.
+    /// One lane for each iteration of the enclosing `Stmt::Vector`.
     Loop,
 }
 
@@ -50,7 +52,7 @@ impl Lanes {
 /// Type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Type {
-    /// Of each lane.
+    /// Type of each lane.
     pub dtype: DType,
     /// Number of lanes.
     pub lanes: Lanes,
@@ -59,33 +61,34 @@ pub struct Type {
 /// Memory that a kernel reads or writes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Buffer {
-    /// For readers of the text.
+    /// Name of the buffer in the text of the kernel.
     pub name: String,
-    /// Of its elements.
+    /// Type of the elements.
     pub dtype: DType,
-    /// What the kernel does with it.
+    /// Kind of access that the kernel has to the memory.
     pub access: Access,
-    /// Of what is bound as a uniform, how many elements: one, or `UNIFORM_LEN` at most.
+    /// Maximum number of elements if the buffer is bound as a uniform: 1 or `UNIFORM_LEN`.
     pub uniform: Option<u32>,
-    /// Whether rows lie side by side in it, so that what is written of it for neighbours does not: `Footprint::Strided`.
+    /// True if the buffer's footprint is `Footprint::Strided`: neighbours in the space are not neighbours in
+    /// memory.
     pub strided: bool,
 }
 
 impl Buffer {
-    /// One in storage, whose rows do not lie side by side.
+    /// Creates a storage buffer that is not strided.
     pub fn new(name: &str, dtype: DType, access: Access) -> Buffer {
         Buffer { name: name.into(), dtype, access, uniform: None, strided: false }
     }
 }
 
-/// A number that is the same for all threads, set at launch.
+/// A number that all threads share, set at launch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Uniform {
-    /// For readers of the text.
+    /// Name of the uniform in the text of the kernel.
     pub name: String,
-    /// `F32`, `F64`, `I32`, `U32`, `Bool` (0 or 1 in a `u32`) or `Index`.
+    /// Type of the number: `F32`, `F64`, `I32`, `U32`, `Bool` (0 or 1 in a `u32`) or `Index`.
     pub dtype: DType,
-    /// Its value.
+    /// Value of the uniform at launch.
     pub arg: UniformArg,
 }
 
@@ -96,75 +99,80 @@ pub enum UniformArg {
     Extent(DimExpr),
     /// The scalar parameter of this number (position in `Plan::params`).
     Scalar(u16),
-    /// First element of the space that this launch covers; 0 unless cut into chunks. GPUs only.
+    /// First element of the space that the launch covers; 0 unless the launch is a chunk. GPUs only.
     Start,
-    /// One past the last element of the space that this launch covers. GPUs only.
+    /// One past the last element of the space that the launch covers. GPUs only.
     End,
-    /// What to add to a position to find the element in the binding of this buffer, modulo 2³². WGSL only.
+    /// Number, modulo 2³², to add to a position to get the element in the binding of this buffer. WGSL only.
     Offset(u16),
-    /// Elements of the binding of this buffer, a window on part of it. WGSL only.
+    /// Number of elements in the binding of this buffer, which is a window on the buffer. WGSL only.
     Window(u16),
 }
 
-/// Bits of an index.
+/// The number of bits of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum IndexWidth {
-    /// Indices and extents below 2³¹.
+    /// 32 bits, for indices and extents below 2³¹.
     Bits32,
-    /// Any.
+    /// 64 bits, for any index.
     Bits64,
 }
 
-/// How the iterations of a loop are run.
+/// The way in which the iterations of a loop are executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LoopKind {
-    /// Dealt out to the threads of the launch.
+    /// Distributed to the threads of the launch.
     Grid,
-    /// Dealt out to the teams of the launch: all threads of a team run the same iterations. GPUs only.
+    /// Distributed to the teams of the launch; all threads of a team run the same iterations. GPUs only.
     Team,
-    /// Dealt out like `Grid`: steps of a vector over the elements that whole vectors leave, which are fewer than one has.
+    /// Distributed like `Grid`, over the elements that whole vectors leave, which are fewer than a vector has
+    /// lanes.
+    ///
+    /// The step of the loop is a whole vector.
     Remainder,
-    /// One after another in this thread.
+    /// Executed one after another in this thread.
     Serial,
 }
 
-/// A value that each iteration of a loop hands to the next.
+/// A value that each iteration of a loop passes to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Carried {
-    /// What the first iteration gets, and what the loop gives where it has none.
+    /// Value in the first iteration, and the result of a loop without iterations.
     pub start: Value,
-    /// What an iteration gets.
+    /// Value in the current iteration.
     pub var: Value,
-    /// What it hands on; known in the body.
+    /// Value that the iteration passes on, defined in the body.
     pub next: Value,
-    /// What the last one handed on.
+    /// Result of the loop: the value that the last iteration passes on.
     pub out: Value,
 }
 
-/// Values of many lanes or threads combined, by an associative function of two of them, in an order that depends
-/// on nothing but how many there are. What is combined may be a tuple: one value for each of its components.
+/// A reduction of many lanes or threads by an associative function of two values.
+///
+/// The order of the combinations depends on nothing but the number of lanes or threads. The values may be
+/// tuples; each list has one value for each component.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Fold {
-    /// What each lane or thread has.
+    /// Value of each lane or thread.
     pub over: Vec<Value>,
-    /// Of lanes, what that is multiplied by where it goes into a sum, the one value that they have: product and sum are rounded once.
+    /// Factor of the lanes' values in a sum of one component. The product and the sum are rounded once.
     pub times: Option<Value>,
-    /// What changes nothing it is combined with.
+    /// Identity of the function.
     pub identity: Vec<Value>,
-    /// The first argument of the function.
+    /// First argument of the function.
     pub left: Vec<Value>,
-    /// The second.
+    /// Second argument of the function.
     pub right: Vec<Value>,
-    /// The function.
+    /// Body of the function.
     pub body: Vec<Stmt>,
-    /// What it gives; known in its body.
+    /// Result of the function, defined in its body.
     pub results: Vec<Value>,
-    /// All combined.
+    /// Result of the reduction.
     pub out: Vec<Value>,
 }
 
 impl Fold {
-    /// The type of the floats that it adds up, if it does nothing else.
+    /// Returns the type of the floats that the fold sums, if the fold is a sum of floats.
     pub fn sums(&self, kernel: &Kernel) -> Option<DType> {
         let ([left], [right], [result], [Stmt::Let(made, Expr::Apply(Op::Add, args))]) =
             (&self.left[..], &self.right[..], &self.results[..], &self.body[..])
@@ -176,248 +184,278 @@ impl Fold {
     }
 }
 
-/// How many lanes of a vector loop a fold takes at a time, the longest groups first: of what these leave, as many as there are of
-/// the next. Lanes of groups of one length have a partial result each, which all its groups go into; after the last, and of the
-/// longest after every `fold_rounds`, the second half of these is combined with the first, and so on, and what comes of it with the
-/// result. So a row of eight needs two small vectors, where one of 64 partial results for every row took 25 ns. LLVM makes vectors
-/// of loops over 64 lanes, and of 16 in straight code; 32 are unrolled before it looks, and are too many then.
+/// Numbers of lanes that a fold over a vector loop takes at a time, longest groups first.
+///
+/// Lanes that the longer groups leave go to the next shorter groups. The groups of one length share an array
+/// with one partial result for each lane. The partial results are then halved repeatedly: the second half is
+/// combined with the first, and the last one with the result. For the longest groups, that happens after
+/// every `fold_rounds` groups.
+///
+/// A row of eight elements therefore takes two small vectors instead of 64 partial results. LLVM vectorises
+/// loops over 64 lanes and straight-line code of 16. LLVM unrolls a loop over 32 lanes before vectorisation,
+/// and the code is then too long to be vectorised.
 pub const FOLD_LANES: [usize; 4] = [64, 16, 4, 1];
 
-/// Lanes of a sum of `f32` that go into its result in `f64`, or fewer: what longer groups leave by halves.
+/// Number of partial results that are added in `f64` to a sum of `f32`. Longer groups are halved down to this
+/// number first.
 pub const FOLD_LANES_WIDE: usize = 4;
 
-/// Rounds of the longest groups after which the partial results of these folds of one loop go into the results. A sum has few rounds,
-/// so that it is rounded seldom, and never if equal numbers are added; its result keeps what is rounded off.
+/// Returns the number of longest groups after which these folds of one loop combine partial results into the
+/// results.
+///
+/// Sums have few rounds, so that a partial result has few roundings, and none if equal numbers are added. The
+/// result of a sum is compensated for its rounding.
 pub fn fold_rounds<'f>(kernel: &Kernel, folds: impl IntoIterator<Item = &'f Fold>) -> usize {
     if folds.into_iter().any(|fold| fold.sums(kernel).is_some()) { 4 } else { 128 }
 }
 
-/// Bytes of a line of a processor's caches.
+/// Number of bytes of a cache line.
 pub const CACHE_LINE: usize = 64;
-/// Bytes of the shortest rows of which loops of the CPU ask for the next: shorter ones are read ahead of by processors themselves.
+/// Least number of bytes of a row for which CPU loops prefetch the next row. Processors prefetch shorter rows
+/// by themselves.
 pub const NEXT_ROW_MIN: usize = 8 << 10;
 
-/// Lanes of a vector loop that are stored around the caches in straight code, line by line: enough that the loop pays.
+/// Number of lanes that one iteration stores with non-temporal stores, in straight-line code for each cache
+/// line.
+///
+/// The number is large enough to amortise the loop's overhead.
 pub const STREAM_LANES: usize = 64;
 
-/// The most elements of a small array, such as every block may combine again: four kilobytes of 32 bits each. WGSL's uniforms have
-/// this length, and memory that is bound as one has room for as many; a multiple of four.
+/// Maximum number of elements of a small array, such as one that every block combines again: 4 KiB of 32-bit
+/// elements.
+///
+/// WGSL's uniforms have this length, and memory that is bound as a uniform has room for as many elements. The
+/// length is a multiple of four.
 pub const UNIFORM_LEN: u32 = 1024;
 
-/// Threads of a warp of an NVIDIA GPU.
+/// Number of threads in a warp of an NVIDIA GPU.
 pub const WARP: u32 = 32;
 
-/// Memory that the threads of a block have in common.
+/// Memory that the threads of a block share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shared {
-    /// Of its elements.
+    /// Type of the elements.
     pub dtype: DType,
-    /// How many.
+    /// Number of elements.
     pub len: SharedLen,
 }
 
-/// How much shared memory there is.
+/// The number of elements of shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SharedLen {
-    /// As many elements.
+    /// A fixed number of elements.
     Fixed(u32),
-    /// As many as a launch gives by `Launch::row_memory`: to a block for all of its teams, then the only one of a kernel;
-    /// on the CPU an equal part to each.
+    /// A number of elements that follows from `Launch::row_memory`.
+    ///
+    /// On GPUs, the memory belongs to a block with all of its teams, and a kernel has at most one array of
+    /// this length. On the CPU, the arrays of this length get equal parts of the memory.
     AtLaunch,
-    /// One of each block of a cluster, which sends it.
+    /// One element for each block of a cluster, which the block sends.
     Mailbox,
 }
 
-/// Shared memory of the kernel it belongs to.
+/// A shared array of the kernel that the id belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SharedId(pub u16);
 
-/// The threads that wait for each other.
+/// The threads that a barrier waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// Those of a block, for what is in shared memory; made by `legalize`.
+    /// The threads of a block. The barrier, formed by `legalize`, orders shared memory.
     Block,
-    /// Those of a team, for what is in buffers.
+    /// The threads of a team. The barrier orders buffers.
     Team,
-    /// Those of a warp; PTX only, made by `legalize`.
+    /// The threads of a warp; PTX only, formed by `legalize`.
     Warp,
-    /// Those of a cluster of blocks; PTX only. What it says of memory takes a GPU a microsecond.
+    /// The threads of a cluster of blocks; PTX only. The memory ordering of the barrier is expensive.
     Cluster,
 }
 
-/// A step of an exchange between the blocks of a cluster through distributed shared memory, in the order in which each block takes
-/// them. PTX only, made by `legalize`.
+/// A step of an exchange between the blocks of a cluster through distributed shared memory.
+///
+/// The variants are in the order in which each block executes them. PTX only, formed by `legalize`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ClusterExchange {
-    /// Initialises the block's barriers and tells the other blocks.
+    /// Initialises the mbarriers of the block and signals the other blocks.
     Init,
-    /// Waits until all blocks have initialised theirs.
+    /// Waits until all blocks have initialised their mbarriers.
     Wait,
-    /// Sends a value (the last) to the mailbox of the block of this number (the first), from the block of that number.
+    /// Sends a value to the mailbox of another block. The values are the destination block, this block and
+    /// the value.
     Send(SharedId, Value, Value, Value),
-    /// Waits until every block's value is in the mailbox.
+    /// Waits until the mailbox has the values of all blocks.
     Receive(SharedId),
-    /// Invalidates the block's barriers, once all blocks have read what they received.
+    /// Invalidates the mbarriers of the block after all blocks have read what they received.
     Invalidate,
 }
 
-/// What a statement does.
+/// A statement of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Stmt {
-    /// Names the value of an expression.
+    /// Defines a value as the result of an expression.
     Let(Value, Expr),
-    /// Writes the lanes of a value.
+    /// Writes the lanes of a value to a buffer.
     Store(Address, Value),
     /// Runs `body` for `var` = `start`, `start + step`, … below `end`.
     Loop {
         /// The counter, an index of one lane.
         var: Value,
-        /// Dealt out or serial.
+        /// Distribution of the iterations.
         kind: LoopKind,
-        /// First value.
+        /// First value of the counter.
         start: Value,
-        /// One past the last.
+        /// Exclusive bound of the counter.
         end: Value,
-        /// Distance, > 0.
+        /// Distance between values of the counter, > 0.
         step: Value,
-        /// What goes from one iteration to the next; of `LoopKind::Serial` only.
+        /// Values that pass from one iteration to the next; `LoopKind::Serial` only.
         carried: Vec<Carried>,
-        /// What to run.
+        /// Body of the loop.
         body: Vec<Stmt>,
     },
-    /// Runs `body` once, its `Lanes::Loop` values having `len` lanes. The CPU only; not nested.
+    /// Runs `body` once with `len` lanes in each `Lanes::Loop` value. The CPU only; not nested.
     Vector {
-        /// How many lanes.
+        /// Number of lanes.
         len: Value,
-        /// What to run.
+        /// Body of the vector loop.
         body: Vec<Stmt>,
-        /// What the lanes make together.
+        /// Reductions of the lanes.
         folds: Vec<Fold>,
     },
-    /// What the threads of a team make together; each gets it. All threads of the team come here. GPUs only; made into
-    /// shuffles, shared memory and barriers by `legalize`.
+    /// Reduces values of a team's threads and gives each thread the result. GPUs only.
+    ///
+    /// All threads of the team reach the statement. `legalize` lowers the reduction to shuffles, shared
+    /// memory and barriers.
     AllReduce(Box<Fold>),
-    /// Writes the lanes of a value to elements of shared memory, from the index on.
+    /// Writes the lanes of a value to shared memory, from the index on.
     StoreShared(SharedId, Value, Value),
-    /// Does something of what blocks of a cluster combine.
+    /// Executes a step of an exchange between the blocks of a cluster.
     ClusterExchange(ClusterExchange),
-    /// Waits for all of these threads, and for what they read and wrote. GPUs only.
+    /// Waits for all threads of the scope, and for their reads and writes. GPUs only.
     Barrier(Scope),
-    /// Runs `body` if `cond` (one lane) holds.
+    /// Runs `body` if `cond` is true.
     If {
-        /// A `Bool` of one lane.
+        /// The condition, a `Bool` of one lane.
         cond: Value,
-        /// What to run.
+        /// Body of the conditional.
         body: Vec<Stmt>,
     },
 }
 
-/// Elements of a buffer: lane `j` of a one-lane `index` is the element `index + j·stride + phase`. An index with the
-/// lanes of the value gathers (`stride` 1, `phase` 0).
+/// The elements of a buffer that the lanes of an access touch.
+///
+/// With an `index` of one lane, lane `j` is the element `index + j·stride + phase`. An `index` with the lanes
+/// of the value gathers elements (`stride` 1, `phase` 0).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
-    /// Which buffer.
+    /// Buffer of the access.
     pub buffer: BufferId,
-    /// In elements.
+    /// Index of the access, in elements.
     pub index: Value,
-    /// Elements from lane to lane, > `phase`.
+    /// Number of elements from lane to lane, > `phase`.
     pub stride: u32,
-    /// Elements from the index on.
+    /// Offset of the first lane from the index, in elements.
     pub phase: u32,
-    /// Whether lanes side by side are a vector of the buffer's: the first is a multiple of their number. PTX alone has others.
+    /// True if contiguous lanes are an aligned vector: the first index is a multiple of the number of lanes.
+    ///
+    /// Only PTX has unaligned vectors.
     pub aligned: bool,
 }
 
 impl Address {
-    /// Consecutive elements from `index` on, or those of an index per lane.
+    /// Returns the address of contiguous elements from `index` on, or of gathered elements if `index` has
+    /// several lanes.
     pub fn new(buffer: BufferId, index: Value) -> Address {
         Address { buffer, index, stride: 1, phase: 0, aligned: true }
     }
 }
 
-/// Which thread of a warp.
+/// The thread of a warp that a shuffle reads from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Shuffle {
-    /// The one whose number is greater by this; for the last ones themselves.
+    /// The thread whose number is greater by this constant. The last threads read their own value.
     Down(u32),
-    /// The one whose number is greater by this value, the same for all; of the last ones who knows which.
+    /// The thread whose number is greater by this uniform value. The last threads read an unspecified value.
     DownBy(Value),
-    /// The first.
+    /// The first thread.
     First,
 }
 
-/// The values that an expression is made of, or that a statement makes: hardly ever are there more.
+/// The operands of an expression, or the values that a statement defines. There are hardly ever more than
+/// four.
 pub type Values = SmallVec<[Value; 4]>;
 
-/// How a value is made. The type of the result is the value's.
+/// The computation of a value. The type of the result is the value's type.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Expr {
-    /// A number, in every lane.
+    /// A constant; one lane.
     Const(Const),
     /// A uniform; one lane.
     Uniform(UniformId),
-    /// An operation of the table, lane by lane; all operands have the lanes of the result.
+    /// An operation of the table, lane by lane. All operands have the lanes of the result.
     Apply(Op, Values),
-    /// Conversion to the type of the result, lane by lane.
+    /// A conversion to the type of the result, lane by lane.
     Cast(Value),
-    /// The same bits as another type of the same size.
+    /// A reinterpretation of the bits as another type of the same size.
     Bitcast(Value),
-    /// A one-lane value in every lane.
+    /// A value of one lane, copied to every lane.
     Splat(Value),
-    /// One-lane values as the lanes of one.
+    /// Values of one lane, packed into the lanes of one value.
     Pack(Values),
     /// One lane of a value with a constant number of lanes.
     Lane(Value, u8),
     /// The number of each lane: 0, 1, 2, …
     LaneIndex,
-    /// Reads elements.
+    /// A read of elements.
     Load(Address),
-    /// Reads the elements for which a truth value of each lane, or of all, holds. Nothing is read of the others, whose
-    /// positions may lie outside of the buffer: they are 0.
+    /// A masked read of elements; the mask has one lane for all elements, or a lane for each.
+    ///
+    /// Elements whose mask is false are 0 and are not read, so their positions may be outside of the buffer.
     LoadWhere(Address, Value),
     /// Number of this thread in its team; GPUs only.
     TeamId,
-    /// The same value of another thread of the warp; GPUs only, made by `legalize`.
+    /// The value that another thread of the warp has; GPUs only, formed by `legalize`.
     Shuffle(Value, Shuffle),
     /// Number of this thread's team in its block; GPUs only.
     TeamSlot,
-    /// Reads elements of shared memory, from the index on.
+    /// A read of shared memory, from the index on.
     LoadShared(SharedId, Value),
-    /// Number of this thread in its subgroup; WGSL only, made by `legalize`.
+    /// Number of this thread in its subgroup; WGSL only, formed by `legalize`.
     SubgroupLane,
-    /// Threads of a subgroup; WGSL only, made by `legalize`.
+    /// Number of threads in a subgroup; WGSL only, formed by `legalize`.
     SubgroupSize,
-    /// Number of this thread in its block; GPUs only, made by `legalize`.
+    /// Number of this thread in its block; GPUs only, formed by `legalize`.
     ThreadId,
-    /// Number of this thread's block; GPUs only, made by `legalize`.
+    /// Number of this thread's block; GPUs only, formed by `legalize`.
     BlockId,
-    /// Number of blocks; GPUs only, made by `legalize`.
+    /// Number of blocks; GPUs only, formed by `legalize`.
     Blocks,
     /// Number of this thread's block in its cluster; PTX only.
     ClusterRank,
-    /// Blocks of a cluster; PTX only, made by `legalize`.
+    /// Number of blocks in a cluster; PTX only, formed by `legalize`.
     ClusterSize,
-    /// Number of this thread's cluster; PTX only, made by `legalize`.
+    /// Number of this thread's cluster; PTX only, formed by `legalize`.
     ClusterId,
-    /// Number of clusters; PTX only, made by `legalize`.
+    /// Number of clusters; PTX only, formed by `legalize`.
     Clusters,
-    /// Whether whole vectors leave elements, known before the kernel is compiled; WGSL only, made by `legalize`.
+    /// True if whole vectors leave a remainder, a constant when the kernel is compiled; WGSL only, formed by
+    /// `legalize`.
     HasRest,
-    /// Number of this thread in the launch; GPUs only, made by `legalize`.
+    /// Number of this thread in the launch; GPUs only, formed by `legalize`.
     GridId,
-    /// Number of threads in the launch; GPUs only, made by `legalize`.
+    /// Number of threads in the launch; GPUs only, formed by `legalize`.
     GridSize,
-    /// First item of this thread; the CPU only, made by `legalize`.
+    /// First item of this thread; the CPU only, formed by `legalize`.
     RangeStart,
-    /// One past the last item of this thread; the CPU only, made by `legalize`.
+    /// One past the last item of this thread; the CPU only, formed by `legalize`.
     RangeEnd,
 }
 
-/// Visits of what is shared, and of what may be changed.
+/// Defines visitors for shared and for mutable references.
 macro_rules! visits {
     ($operands:ident, $bodies:ident, $iter:ident $(, $mutable:tt)?) => {
         impl Stmt {
-            /// Visits the operands of this statement itself, not of those within it.
+            /// Visits the operands of the statement itself, without those of nested statements.
             pub fn $operands(&$($mutable)? self, mut visit: impl FnMut(&$($mutable)? Value)) {
                 match self {
                     Stmt::Let(_, expr) => expr.$operands(visit),
@@ -444,7 +482,7 @@ macro_rules! visits {
                 }
             }
 
-            /// Visits what lies within: each body, and with it the values that leave it.
+            /// Visits each nested body, with the values that leave it.
             pub fn $bodies(
                 &$($mutable)? self,
                 mut visit: impl FnMut(&$($mutable)? Vec<Stmt>, &$($mutable)? [&$($mutable)? Value]),
@@ -523,7 +561,7 @@ visits!(for_each_operand, for_each_body, iter);
 visits!(for_each_operand_mut, for_each_body_mut, iter_mut, mut);
 
 impl Stmt {
-    /// The values that are known after it, but not before.
+    /// Returns the values that the statement defines for the statements after it.
     pub fn made(&self) -> Values {
         match self {
             Stmt::Let(value, _) => smallvec![*value],
@@ -542,7 +580,7 @@ impl Stmt {
 }
 
 impl Expr {
-    /// Whether its value depends on nothing but its operands and the thread.
+    /// Returns true if the value depends on nothing but the operands and the thread.
     pub fn is_pure(&self) -> bool {
         !matches!(self, Expr::Load(_) | Expr::LoadWhere(..) | Expr::LoadShared(..))
     }
@@ -551,35 +589,38 @@ impl Expr {
 /// A program and its arguments: the buffers in order, then the uniforms in order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Kernel {
-    /// Unique within its plan; valid in every target's language.
+    /// Name of the kernel, unique within its plan and valid in every target's language.
     pub name: String,
-    /// Memory.
+    /// Buffers, the first arguments.
     pub buffers: Vec<Buffer>,
-    /// Numbers set at launch.
+    /// Uniforms, the remaining arguments.
     pub uniforms: Vec<Uniform>,
     /// Type of each value.
     pub types: Vec<Type>,
-    /// What each thread runs.
+    /// Body that each thread runs.
     pub body: Vec<Stmt>,
     /// Width of `DType::Index`.
     pub index: IndexWidth,
-    /// Threads of a team, a power of two; 1 where each works by itself.
+    /// Number of threads in a team, a power of two; 1 if each thread works alone.
     pub team: u32,
-    /// Rows that a team has at a time, a power of two. The threads that work on one combine what they have.
+    /// Rows that a team works on at a time, a power of two. Only the threads that share a row combine their
+    /// values.
     pub rows_per_team: u32,
-    /// Whether those are the threads whose number is the same modulo `rows_per_team`, else as many next to each other.
+    /// True if a thread's row is its number modulo `rows_per_team`; else consecutive threads share a row.
     pub cyclic: bool,
-    /// Whether the blocks of a cluster, each of which is a team, work on one iteration together.
+    /// True if the blocks of a cluster share an iteration. Each block is then a team.
     pub cluster: bool,
-    /// Iterations of an innermost loop that read before any of them goes on, a power of two; of what is left half as many do, and
-    /// so on. 1 where the target's compiler decides; PTX only.
+    /// Iterations of an innermost loop that are loaded before the first is used, a power of two. PTX only.
+    ///
+    /// The remaining iterations are loaded in groups of half as many, and so on. With 1, the target's
+    /// compiler decides.
     pub load_unroll: u32,
-    /// Memory that the threads of a block have in common.
+    /// Shared memory of a block.
     pub shared: Vec<Shared>,
 }
 
 impl Kernel {
-    /// One that does nothing yet, whose threads work each by itself.
+    /// Creates a kernel without statements, whose threads work alone.
     pub fn new(name: impl Into<String>, index: IndexWidth) -> Kernel {
         Kernel {
             name: name.into(),
@@ -597,17 +638,17 @@ impl Kernel {
         }
     }
 
-    /// The type of a value.
+    /// Returns the type of a value.
     pub fn ty(&self, value: Value) -> Type {
         self.types[value.0 as usize]
     }
 
-    /// The buffer of this number.
+    /// Returns the buffer of this number.
     pub fn buffer(&self, id: BufferId) -> &Buffer {
         &self.buffers[usize::from(id.0)]
     }
 
-    /// The uniform of this number.
+    /// Returns the uniform of this number.
     pub fn uniform(&self, id: UniformId) -> &Uniform {
         &self.uniforms[usize::from(id.0)]
     }

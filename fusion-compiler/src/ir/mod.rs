@@ -1,6 +1,7 @@
-//! The compiler's data: element types, extents, the table of operations, the two IRs and the plan.
+//! The compiler's data: element types, extents, the table of operations, Graph IR, Kernel IR and the plan.
 //!
-//! Invariant: nothing here imports anything else of the crate, and nothing here decides.
+//! Invariant: no module of `ir` imports anything else of the crate, and no module of `ir` makes scheduling
+//! decisions.
 
 pub mod derive;
 pub mod dim;

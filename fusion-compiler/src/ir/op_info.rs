@@ -1,4 +1,4 @@
-//! What a row of the op table says, and the short forms that rows are written in.
+//! The columns of the op table, and constructors for its rows.
 
 use super::dtype::{Class, DType};
 use super::graph::{Graph, NodeId};
@@ -7,35 +7,35 @@ use super::ops::Op;
 
 use Lower::{Expand, Never};
 
-/// Which dtypes an operation takes and gives.
+/// The dtypes that an operation accepts and returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Typing {
-    /// Numbers of one dtype, giving that dtype.
+    /// Numbers of one dtype; the result has that dtype.
     Number,
-    /// Floats of one dtype, giving that dtype.
+    /// Floats of one dtype; the result has that dtype.
     Float,
-    /// Integers of one dtype, giving that dtype.
+    /// Integers of one dtype; the result has that dtype.
     Int,
-    /// Integers or truth values of one dtype, giving that dtype.
+    /// Integers or truth values of one dtype; the result has that dtype.
     Bits,
-    /// Two operands of one dtype, giving `bool`; truth values have no order, only equality.
+    /// Two operands of one dtype; the result is a `bool`. Truth values are compared for equality only.
     Compare,
-    /// A float, giving `bool`.
+    /// A float; the result is a `bool`.
     Test,
-    /// A `bool` and two operands of one dtype, giving that dtype.
+    /// A `bool` and two operands of one dtype; the result has that dtype.
     Select,
-    /// An `f32`, giving its bits in a `u32`.
+    /// An `f32`; the result is its bit pattern in a `u32`.
     ToBits,
-    /// A float, giving bits in a `u32`: those of a narrower one, or the high ones.
+    /// A float; the result is the bit pattern of a narrower float, or the high bits, in a `u32`.
     Encode,
-    /// The bits of an `f32` or of a narrower float in a `u32`, giving the `f32`.
+    /// The bit pattern of an `f32` or of a narrower float in a `u32`; the result is the `f32`.
     Decode,
-    /// The high bits of an `f64` in a `u32`, giving that.
+    /// The high bits of an `f64` in a `u32`; the result is that `f64`.
     Double,
 }
 
 impl Typing {
-    /// The dtype of the result, for operands that fit.
+    /// Returns the dtype of the result for operands of accepted dtypes.
     pub fn result(self, args: &[DType]) -> DType {
         match self {
             Typing::Number | Typing::Float | Typing::Int | Typing::Bits => args[0],
@@ -47,7 +47,7 @@ impl Typing {
         }
     }
 
-    /// Whether operands of this dtype (after the condition of a select) are allowed.
+    /// Returns true if operands of this dtype are accepted, apart from the condition of a select.
     pub fn accepts(self, dtype: DType) -> bool {
         match self {
             Typing::Number => dtype.is_float() || dtype.is_int(),
@@ -65,40 +65,44 @@ impl Typing {
 /// The value of an operation on constants: the reference for every target.
 #[derive(Clone, Copy)]
 pub struct Eval {
-    /// On floats, in `f64`; comparisons and tests give 0 or 1.
+    /// The operation on floats, in `f64`. Comparisons and tests return 0 or 1.
     pub float: fn(&[f64]) -> f64,
-    /// On integers and truth values, given the bits of the type; the caller wraps the result. Of a float the bits.
+    /// The operation on integers and truth values, given the number of bits of the type.
+    ///
+    /// The caller wraps the result. A result that is a float is returned as its bit pattern.
     pub int: fn(&[i64], u32) -> i64,
 }
 
-/// What an operation becomes on a target, for operands of one class.
+/// The lowering of an operation on a target for operands of one class.
 #[derive(Clone, Copy)]
 pub enum Lower {
-    /// The target has it. An expression for Rust and WGSL, an instruction without its operands' list for PTX.
-    /// `{0}` … are the operands, `{t}` their type; in WGSL `{u}` the unsigned type of as many lanes; in PTX `{d}` the
-    /// result, `{b}` the type of their bits, and `{amount}` the second operand in 32 bits.
+    /// A native operation: an expression in Rust and WGSL, an instruction in PTX.
+    ///
+    /// `{0}` … are the operands and `{t}` is their type. In WGSL, `{u}` is the unsigned type with as many
+    /// lanes. In PTX, `{d}` is the result, `{b}` the type of the operands' bits, and `{amount}` the second
+    /// operand in 32 bits.
     Native(&'static str),
-    /// Written in other operations.
+    /// An expansion into other operations.
     Expand(fn(&mut Builder<'_>, &[Value]) -> Value),
-    /// No operand of this class passes `check`.
+    /// No lowering, because no operand of this class passes `check`.
     Never,
 }
 
-/// What an operation becomes on a target, by the class of its last operand.
+/// The lowering of an operation on a target, by the class of the last operand.
 #[derive(Clone, Copy)]
 pub struct Lowering {
-    /// Floats.
+    /// Lowering for floats.
     pub float: Lower,
-    /// Signed integers.
+    /// Lowering for signed integers.
     pub int: Lower,
-    /// Unsigned integers and positions.
+    /// Lowering for unsigned integers and indices.
     pub uint: Lower,
-    /// Truth values.
+    /// Lowering for truth values.
     pub bool: Lower,
 }
 
 impl Lowering {
-    /// The row for one class.
+    /// Returns the lowering for one class.
     pub fn of(&self, class: Class) -> Lower {
         match class {
             Class::Float => self.float,
@@ -109,21 +113,22 @@ impl Lowering {
     }
 }
 
-/// What an operation becomes for `f64`.
+/// The lowering of an operation for `f64`.
 #[derive(Clone, Copy)]
 pub enum Double {
-    /// The same as for `f32`, where that has neither a type nor its bits.
+    /// The lowering for `f32`, which then depends on neither the type `f32` nor its bits.
     Same,
-    /// On the CPU, often a function of Rust's standard library, and in PTX.
+    /// Separate lowerings for the CPU and for PTX. The one for the CPU is often a function of Rust's standard
+    /// library.
     By(Lower, Lower),
-    /// It has no operands of this type.
+    /// No lowering, because no operand is an `f64`.
     Never,
 }
 
-/// A column of the table: a language, on devices that have what its natives need.
+/// A column of the table: a language, for devices that have the natives of the column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dialect {
-    /// Rust, with what the runtime calls fused multiply-add and rounding.
+    /// Rust, with the runtime's functions for fused multiply-add and rounding.
     Cpu,
     /// PTX.
     Ptx,
@@ -132,10 +137,10 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// Every column.
+    /// All columns.
     pub const ALL: [Dialect; 3] = [Dialect::Cpu, Dialect::Ptx, Dialect::Wgsl];
 
-    /// Whether its compilers may reorder float arithmetic.
+    /// Returns true if the compilers of the language may reorder float arithmetic.
     pub fn reorders(self) -> bool {
         match self {
             Dialect::Wgsl => true,
@@ -143,7 +148,7 @@ impl Dialect {
         }
     }
 
-    /// What the operation becomes, for operands whose last is of this type.
+    /// Returns the lowering of `op` if the last operand has this dtype.
     pub fn lower(self, op: Op, dtype: DType) -> Lower {
         let info = op.info();
         if dtype == DType::F64 {
@@ -169,7 +174,7 @@ impl Dialect {
 }
 
 impl Op {
-    /// What `fast_math` takes for it.
+    /// Returns the approximation that `fast_math` replaces the operation by.
     pub fn approximation(self) -> Option<Op> {
         let pairs = [
             (Op::Div, Op::ApproxDiv),
@@ -188,56 +193,59 @@ impl Op {
         pairs.into_iter().find(|(exact, _)| *exact == self).map(|(_, approximate)| approximate)
     }
 
-    /// Whether it is one of those.
+    /// Returns true if the operation is an approximation of `fast_math`.
     pub fn is_approximation(self) -> bool {
         Op::ALL.iter().any(|op| op.approximation() == Some(self))
     }
 }
 
-/// How a gradient flows through an operation.
+/// The derivative of an operation.
 #[derive(Clone, Copy)]
 pub enum Grad {
-    /// The result is constant almost everywhere, or no float.
+    /// A derivative of 0: the result is constant almost everywhere, or is not a float.
     Zero,
-    /// Given the graph, the operands, the result and its gradient: the gradient of each operand, if it has one.
+    /// A rule that returns the gradient of each operand, if the operand has one.
     Rule(GradRule),
 }
 
-/// A derivative rule; the gradients have the axes of the result.
+/// A derivative rule, given the graph, the operands, the result and its gradient.
+///
+/// The gradients have the axes of the result.
 pub type GradRule = fn(&mut Graph, &[NodeId], NodeId, NodeId) -> Vec<Option<NodeId>>;
 
-/// Largest error in units in the last place, over finite operands whose result is normal.
+/// The largest error in units in the last place, over finite operands with a normal result.
 #[derive(Clone, Copy, Debug)]
 pub struct Ulp {
-    /// CPU and PTX.
+    /// Bound on the CPU and in PTX.
     pub native: u32,
-    /// WGSL, whose language leaves more open.
+    /// Bound in WGSL, which leaves more freedom to implementations.
     pub wgsl: u32,
 }
 
 /// A row of the table.
 pub struct OpInfo {
-    /// As users write it in a call; operators have one too.
+    /// Name of the operation in a call. Operators have a name, too.
     pub name: &'static str,
     /// Number of operands.
     pub arity: usize,
-    /// Operands and result.
+    /// Dtypes of the operands and of the result.
     pub typing: Typing,
-    /// Where tests draw each float operand from.
+    /// Range from which tests draw each float operand.
     pub domain: &'static [(f64, f64)],
     /// Error bound.
     pub ulp: Ulp,
-    /// Reference.
+    /// Reference implementation.
     pub eval: Eval,
-    /// Derivative.
+    /// Derivative of the operation.
     pub grad: Grad,
-    /// `f64`.
+    /// Lowering for `f64`.
     pub double: Double,
-    /// Rust; `ops` is what the processor has for operations that not all have.
+    /// Lowering to Rust. `ops` in templates names the processor's implementation of operations that not all
+    /// processors have as instructions.
     pub cpu: Lowering,
-    /// PTX.
+    /// Lowering to PTX.
     pub ptx: Lowering,
-    /// WGSL.
+    /// Lowering to WGSL.
     pub wgsl: Lowering,
 }
 
@@ -281,7 +289,7 @@ pub(super) const fn bits(int: Lower, bool: Lower) -> Lowering {
     Lowering { float: Never, int, uint: int, bool }
 }
 
-/// The bits of a narrower float, which the CPU and WGSL get from the same expansion.
+/// Builds the row of a conversion to the bits of a narrower float. The CPU and WGSL share the expansion.
 pub(super) const fn encode(
     float: fn(&[f64]) -> f64,
     ptx: Lower,
@@ -290,7 +298,7 @@ pub(super) const fn encode(
     OpInfo { typing: Typing::Encode, eval: Eval { float, int: |_, _| 0 }, ..of_bits(ptx, expand) }
 }
 
-/// The float of such bits.
+/// Builds the row of a conversion from the bits of a narrower float. The CPU and WGSL share the expansion.
 pub(super) const fn decode(
     int: fn(&[i64], u32) -> i64,
     ptx: Lower,
@@ -303,30 +311,32 @@ const fn of_bits(ptx: Lower, expand: fn(&mut Builder<'_>, &[Value]) -> Value) ->
     OpInfo { cpu: all(Expand(expand)), wgsl: all(Expand(expand)), ptx: all(ptx), ..OpInfo::NONE }
 }
 
-/// What is true of some floats, on CPUs, in PTX and in WGSL.
+/// Builds the row of a test of floats, with its lowerings on the CPU, in PTX and in WGSL.
 pub(super) const fn test(name: &'static str, float: fn(&[f64]) -> f64, lowers: [Lower; 3]) -> OpInfo {
     let eval = Eval { float, int: |_, _| 0 };
     OpInfo { double: Double::Same, name, typing: Typing::Test, eval, ..floats(lowers) }
 }
 
-/// An operation on floats, on CPUs, in PTX and in WGSL.
+/// Builds the row of an operation on floats, with its lowerings on the CPU, in PTX and in WGSL.
 pub(super) const fn floats([cpu, ptx, wgsl]: [Lower; 3]) -> OpInfo {
     let (cpu, ptx, wgsl) = (float(cpu), float(ptx), float(wgsl));
     OpInfo { typing: Typing::Float, cpu, ptx, wgsl, ..OpInfo::NONE }
 }
 
-/// An operation on floats that every target gets from the same expansion.
+/// Builds the row of an operation on floats that all targets expand alike.
 pub(super) const fn everywhere(expand: fn(&mut Builder<'_>, &[Value]) -> Value) -> OpInfo {
     floats([Expand(expand); 3])
 }
 
-/// An operation on floats that GPUs have an approximation of; bounds are in `docs/NUMERICS.md`, not in units in the last place.
+/// Builds the row of a float operation that GPUs approximate.
+///
+/// The error bounds are in `docs/NUMERICS.md`, because the bounds are not in units in the last place.
 pub(super) const fn approximate(float: fn(&[f64]) -> f64, lowers: [Lower; 3]) -> OpInfo {
     let (eval, ulp) = (Eval { float, int: |_, _| 0 }, ulp(u32::MAX, u32::MAX));
     OpInfo { eval, ulp, ..floats(lowers) }
 }
 
-/// Makes the rows of a table an enum of operations, each of which knows its own.
+/// Defines the enum of operations from the rows of the table.
 macro_rules! ops {
     ($($(#[$doc:meta])* $op:ident = $info:expr;)*) => {
         /// A pointwise operation.
@@ -336,10 +346,10 @@ macro_rules! ops {
         }
 
         impl Op {
-            /// Every operation.
+            /// All operations.
             pub const ALL: &'static [Op] = &[$(Op::$op),*];
 
-            /// Its row.
+            /// Returns the operation's row of the table.
             pub fn info(self) -> &'static OpInfo {
                 match self {
                     $(Op::$op => {

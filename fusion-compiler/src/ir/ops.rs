@@ -1,8 +1,9 @@
-//! The table of pointwise operations. Everything that is known about an operation stands in its row.
+//! The table of pointwise operations. The row of an operation has all its properties.
 //!
-//! Invariant: adding a row adds the operation to the language, the reference, every target and every test.
-//! Loads, stores, loops, reductions, casts and matrix products are not operations: they are the closed
-//! enums of the Kernel IR.
+//! Invariant: a new row adds its operation to the language, the reference, every target and every test.
+//!
+//! Loads, stores, loops, reductions, casts and matrix products are not operations. Kernel IR has closed enums
+//! with variants for these.
 
 use super::derive;
 use super::expand::{
@@ -47,7 +48,7 @@ ops! {
         wgsl: all(Native("{0} * {1}")),
         ..OpInfo::NONE
     };
-    /// `x / y`; integers truncate, and `x / 0 = x`, `MIN / -1 = MIN`.
+    /// `x / y`. Integer quotients truncate, with `x / 0 = x` and `MIN / -1 = MIN`.
     Div = OpInfo {
         double: Same, name: "div", arity: 2, ulp: ulp(0, 3),
         eval: Eval { float: |x| x[0] / x[1], int: |x, _| if x[1] == 0 { x[0] } else { x[0].wrapping_div(x[1]) } },
@@ -57,14 +58,14 @@ ops! {
         wgsl: numbers(Native("{0} / {1}"), Expand(int::div), Expand(int::div_unsigned)),
         ..OpInfo::NONE
     };
-    /// `x / y` of a `y` from 1 to 2.
+    /// `x / y` for a `y` between 1 and 2.
     DivNearOne = OpInfo {
         double: Double::Never, typing: Typing::Float, arity: 2, ulp: ulp(1, 3),
         eval: Eval { float: |x| x[0] / x[1], int: |_, _| 0 },
         cpu: float(Native("{0} / {1}")), ptx: float(Expand(float::div_near_one)), wgsl: float(Native("{0} / {1}")),
         ..OpInfo::NONE
     };
-    /// `x % y` with the sign of `x`, exact; integers: `x % 0 = 0`, `MIN % -1 = 0`.
+    /// `x % y` with the sign of `x`, exact. Integers have `x % 0 = 0` and `MIN % -1 = 0`.
     Rem = OpInfo {
         double: By(Native("{0} % {1}"), Expand(double::rem)), name: "fmod", arity: 2,
         eval: Eval { float: |x| x[0] % x[1], int: |x, _| if x[1] == 0 { 0 } else { x[0].wrapping_rem(x[1]) } },
@@ -74,7 +75,9 @@ ops! {
         wgsl: numbers(Expand(remainder::rem), Expand(int::rem), Expand(int::rem_unsigned)),
         ..OpInfo::NONE
     };
-    /// `x − floor(x / y) y` with the sign of `y`, as PyTorch's and Python's `x % y`; integers: 0 of `y = 0`, and of `MIN` and −1.
+    /// `x − floor(x / y) y` with the sign of `y`, like `x % y` of PyTorch and Python.
+    ///
+    /// The integer result is 0 for `y = 0`, and for `MIN` and −1.
     Remainder = OpInfo {
         double: Same, name: "remainder", arity: 2,
         eval: Eval { float: |x| remainder::floor_rem_reference(x[0], x[1]), int: |x, _| int::floor_rem_reference(x[0], x[1]) },
@@ -84,7 +87,9 @@ ops! {
         wgsl: numbers(Expand(remainder::floor_rem), Expand(int::floor_rem), Expand(int::rem_unsigned)),
         ..OpInfo::NONE
     };
-    /// `floor(x / y)`, as PyTorch's and Python's `x // y`; integers: `x` of `y = 0`, and `MIN` of `MIN` and −1.
+    /// `floor(x / y)`, like `x // y` of PyTorch and Python.
+    ///
+    /// The integer result is `x` for `y = 0`, and `MIN` for `MIN` and −1.
     FloorDiv = OpInfo {
         double: Same, name: "floor_div", arity: 2, ulp: ulp(1, 4),
         eval: Eval { float: |x| remainder::floor_div_reference(x[0], x[1]), int: |x, _| int::floor_div_reference(x[0], x[1]) },
@@ -93,7 +98,8 @@ ops! {
         wgsl: numbers(Expand(remainder::floor_div), Expand(int::floor_div), Expand(int::div_unsigned)),
         ..OpInfo::NONE
     };
-    /// Integer quotient of operands that neither divide by zero nor overflow; made by expansions and schedules.
+    /// Integer quotient of operands that neither divide by zero nor overflow. Expansions and schedules use
+    /// this operation.
     IntDiv = OpInfo {
         arity: 2, typing: Typing::Int,
         eval: Eval { float: |_| f64::NAN, int: |x, _| x[0].checked_div(x[1]).unwrap_or(x[0]) },
@@ -102,7 +108,8 @@ ops! {
         wgsl: bits(Native("{0} / {1}"), Never),
         ..OpInfo::NONE
     };
-    /// Integer remainder of operands that neither divide by zero nor overflow; made by expansions and schedules.
+    /// Integer remainder of operands that neither divide by zero nor overflow. Expansions and schedules use
+    /// this operation.
     IntRem = OpInfo {
         arity: 2, typing: Typing::Int,
         eval: Eval { float: |_| f64::NAN, int: |x, _| x[0].checked_rem(x[1]).unwrap_or(0) },
@@ -111,7 +118,7 @@ ops! {
         wgsl: bits(Native("{0} % {1}"), Never),
         ..OpInfo::NONE
     };
-    /// The high 32 bits of the product of two `u32`; made by expansions.
+    /// The high 32 bits of the product of two `u32`. Only expansions use this operation.
     MulHigh = OpInfo {
         arity: 2, typing: Typing::Int,
         eval: Eval { float: |_| f64::NAN, int: |x, bits| ((i128::from(x[0]) * i128::from(x[1])) >> bits) as i64 },
@@ -120,14 +127,15 @@ ops! {
         wgsl: numbers(Never, Never, Expand(int::mul_high)),
         ..OpInfo::NONE
     };
-    /// `x * y + z`, rounded once where the target can.
+    /// `x * y + z`, rounded once if the target can.
     Fma = OpInfo {
         double: By(Native("{0}.mul_add({1}, {2})"), Native("fma.rn.{t} {d}, {0}, {1}, {2};")), name: "fma", arity: 3, ulp: ulp(0, 1),
         eval: Eval { float: |x| x[0].mul_add(x[1], x[2]), int: |_, _| 0 },
         grad: Grad::Rule(derive::fma),
         ..floats([Native("ops.mul_add({0}, {1}, {2})"), Native("fma.rn.{t} {d}, {0}, {1}, {2};"), Native("fma({0}, {1}, {2})")])
     };
-    /// `x * y + z`, clamped to 0 to 1, and 0 where that is NaN; made by expansions.
+    /// `x * y + z` clamped to the range from 0 to 1, and 0 instead of NaN. Only expansions use this
+    /// operation.
     SaturatedFma = OpInfo {
         double: Double::Never, arity: 3, ulp: ulp(0, 1),
         eval: Eval { float: |x| match x[0].mul_add(x[1], x[2]) { y if y > 0.0 => y.min(1.0), _ => 0.0 }, int: |_, _| 0 },
@@ -169,7 +177,7 @@ ops! {
         wgsl: numbers(Expand(float::sign), Expand(int::sign), Expand(int::sign)),
         ..OpInfo::NONE
     };
-    /// The smaller; NaN if either is.
+    /// The minimum; NaN if either operand is NaN.
     Min = OpInfo {
         double: Same, name: "min", arity: 2,
         eval: Eval { float: |x| if x[0].is_nan() || x[0] < x[1] { x[0] } else { x[1] }, int: |x, _| x[0].min(x[1]) },
@@ -179,7 +187,7 @@ ops! {
         wgsl: numbers(Expand(float::min), Native("min({0}, {1})"), Native("min({0}, {1})")),
         ..OpInfo::NONE
     };
-    /// The larger; NaN if either is.
+    /// The maximum; NaN if either operand is NaN.
     Max = OpInfo {
         double: Same, name: "max", arity: 2,
         eval: Eval { float: |x| if x[0].is_nan() || x[0] > x[1] { x[0] } else { x[1] }, int: |x, _| x[0].max(x[1]) },
@@ -189,37 +197,39 @@ ops! {
         wgsl: numbers(Expand(float::max), Native("max({0}, {1})"), Native("max({0}, {1})")),
         ..OpInfo::NONE
     };
-    /// `y` where that is larger, else `x`, which is a number; made where what is none shows anyway.
+    /// The maximum of a number `x` and `y`; `x` if `y` is NaN.
+    ///
+    /// Reductions use this operation if a NaN reaches the result anyway.
     MaxNum = OpInfo {
         double: Same, arity: 2,
         eval: Eval { float: |x| if x[1] > x[0] { x[1] } else { x[0] }, int: |_, _| 0 },
         ..floats([Expand(float::max_num), Native("max.{t} {d}, {0}, {1};"), Expand(float::max_num)])
     };
-    /// `y` where that is smaller, else `x`, which is a number; made by expansions.
+    /// The minimum of a number `x` and `y`; `x` if `y` is NaN. Only expansions use this operation.
     MinNum = OpInfo {
         double: Same, arity: 2,
         eval: Eval { float: |x| if x[1] < x[0] { x[1] } else { x[0] }, int: |_, _| 0 },
         ..floats([Expand(float::min_num), Native("min.{t} {d}, {0}, {1};"), Expand(float::min_num)])
     };
-    /// The largest whole number not above `x`.
+    /// The largest integer that is not greater than `x`.
     Floor = OpInfo {
         double: By(Native("{0}.floor()"), Native("cvt.rmi.{t}.{t} {d}, {0};")), name: "floor",
         eval: Eval { float: |x| x[0].floor(), int: |_, _| 0 },
         ..floats([Native("ops.floor({0})"), Native("cvt.rmi.{t}.{t} {d}, {0};"), Native("floor({0})")])
     };
-    /// The smallest whole number not below `x`.
+    /// The smallest integer that is not less than `x`.
     Ceil = OpInfo {
         double: By(Native("{0}.ceil()"), Native("cvt.rpi.{t}.{t} {d}, {0};")), name: "ceil",
         eval: Eval { float: |x| x[0].ceil(), int: |_, _| 0 },
         ..floats([Native("ops.ceil({0})"), Native("cvt.rpi.{t}.{t} {d}, {0};"), Native("ceil({0})")])
     };
-    /// The nearest whole number, ties to even.
+    /// The nearest integer, ties to even.
     Round = OpInfo {
         double: By(Native("{0}.round_ties_even()"), Native("cvt.rni.{t}.{t} {d}, {0};")), name: "round",
         eval: Eval { float: |x| x[0].round_ties_even(), int: |_, _| 0 },
         ..floats([Native("ops.round_ties_even({0})"), Native("cvt.rni.{t}.{t} {d}, {0};"), Native("round({0})")])
     };
-    /// The whole number next to `x` towards zero.
+    /// The integer part of `x`, rounded towards zero.
     Trunc = OpInfo {
         double: By(Native("{0}.trunc()"), Native("cvt.rzi.{t}.{t} {d}, {0};")), name: "trunc",
         eval: Eval { float: |x| x[0].trunc(), int: |_, _| 0 },
@@ -253,15 +263,17 @@ ops! {
         grad: Grad::Rule(derive::exp),
         ptx: float(Expand(exp::exp_by_power)), ..everywhere(exp::exp)
     };
-    /// `eˣ` of an `x` that is known not to be positive; made where kernels are.
+    /// `eˣ` for an `x` that is known to be nonpositive. Only schedules use this operation.
     ExpOfNonpositive = OpInfo {
         double: By(Native("{0}.exp()"), Expand(double::exp)), ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].exp(), int: |_, _| 0 },
         ptx: float(Expand(exp::exp_of_nonpositive_by_power)), ..everywhere(exp::exp_of_nonpositive)
     };
-    /// `e^(x − y)` of an `x` that is no larger than `y`, and some number that is not negative where that is infinite; made by schedules.
+    /// `e^(x − y)` for `x ≤ y`. The result is an unspecified nonnegative number if `y` is infinite.
+    ///
+    /// Only schedules use this operation.
     ExpBelow = OpInfo {
-        // A difference of 104, of which there is no exponential, is rounded by 2⁻¹⁸.
+        // The subtraction rounds by up to 2⁻¹⁸ at a difference of 104, beyond which the exponential is 0.
         double: Double::Never, arity: 2, ulp: ulp(66, 68),
         eval: Eval { float: |x| if x[0] == x[1] { 1.0 } else { (x[0] - x[1]).exp() }, int: |_, _| 0 },
         ptx: float(Expand(exp::exp_below_finite)), ..everywhere(exp::exp_below)
@@ -350,7 +362,7 @@ ops! {
         grad: Grad::Rule(derive::atan),
         ..everywhere(trig::atan)
     };
-    /// The angle of the point `(y, x)`, in radians.
+    /// The angle of the point `(x, y)`, in radians. The operands are `y` and `x`, in that order.
     Atan2 = OpInfo {
         double: By(Native("{0}.atan2({1})"), Expand(double::atan2)), name: "atan2", arity: 2, ulp: ulp(4, 8),
         eval: Eval { float: |x| x[0].atan2(x[1]), int: |_, _| 0 },
@@ -386,7 +398,7 @@ ops! {
         grad: Grad::Rule(derive::erf),
         ptx: float(Expand(error::erf_by_power)), ..everywhere(error::erf)
     };
-    /// `1 − erf x`, to all digits where that is near 0, too.
+    /// `1 − erf x`, accurate near 0, too.
     Erfc = OpInfo {
         double: By(Expand(double::erfc), Expand(double::erfc)), name: "erfc", domain: &[(-4.5, 9.0)], ulp: ulp(5, 10),
         eval: Eval { float: |x| error::erfc_reference(x[0]), int: |_, _| 0 },
@@ -417,7 +429,7 @@ ops! {
         cpu: all(Native("{0} >= {1}")), ptx: all(Native("setp.ge.{t} {d}, {0}, {1};")), wgsl: all(Native("{0} >= {1}")),
         ..COMPARE
     };
-    /// `x == y`; NaN equals nothing.
+    /// `x == y`; NaN is not equal to anything.
     Eq = OpInfo {
         double: Same, eval: Eval { float: |x| f64::from(x[0] == x[1]), int: |x, _| i64::from(x[0] == x[1]) },
         cpu: all(Native("{0} == {1}")),
@@ -434,25 +446,25 @@ ops! {
             bool: Native("xor.pred {d}, {0}, {1};"),
             ..all(Native("setp.ne.{t} {d}, {0}, {1};"))
         },
-        // naga makes an ordered comparison of `!=`, which is false for NaN.
+        // naga translates `!=` to an ordered comparison, which is false for NaN.
         wgsl: Lowering { float: Native("!({0} == {1})"), ..all(Native("{0} != {1}")) },
         ..COMPARE
     };
-    /// `x & y`, bit by bit.
+    /// `x & y`, bitwise.
     And = OpInfo {
         arity: 2, typing: Typing::Bits,
         eval: Eval { float: |_| f64::NAN, int: |x, _| x[0] & x[1] },
         cpu: all(Native("{0} & {1}")), ptx: all(Native("and.{b} {d}, {0}, {1};")), wgsl: all(Native("{0} & {1}")),
         ..OpInfo::NONE
     };
-    /// `x | y`, bit by bit.
+    /// `x | y`, bitwise.
     Or = OpInfo {
         arity: 2, typing: Typing::Bits,
         eval: Eval { float: |_| f64::NAN, int: |x, _| x[0] | x[1] },
         cpu: all(Native("{0} | {1}")), ptx: all(Native("or.{b} {d}, {0}, {1};")), wgsl: all(Native("{0} | {1}")),
         ..OpInfo::NONE
     };
-    /// `x ^ y`, bit by bit.
+    /// `x ^ y`, bitwise.
     Xor = OpInfo {
         arity: 2, typing: Typing::Bits,
         eval: Eval { float: |_| f64::NAN, int: |x, _| x[0] ^ x[1] },
@@ -461,7 +473,7 @@ ops! {
         wgsl: bits(Native("{0} ^ {1}"), Native("{0} != {1}")),
         ..OpInfo::NONE
     };
-    /// `!x`, bit by bit.
+    /// `!x`, bitwise.
     Not = OpInfo {
         typing: Typing::Bits,
         eval: Eval { float: |_| f64::NAN, int: |x, _| !x[0] },
@@ -488,7 +500,7 @@ ops! {
         wgsl: bits(Native("{0} >> ({u}({1}) & {u}(31u))"), Never),
         ..OpInfo::NONE
     };
-    /// `x << y` for `y` below the bits of the type; made by expansions.
+    /// `x << y` for a `y` below the bits of the type. Expansions and `legalize` use this operation.
     ShlRaw = OpInfo {
         arity: 2, typing: Typing::Int,
         eval: Eval { float: |_| f64::NAN, int: |x, bits| x[0] << (x[1] & i64::from(bits - 1)) },
@@ -497,7 +509,7 @@ ops! {
         wgsl: bits(Native("{0} << {u}({1})"), Never),
         ..OpInfo::NONE
     };
-    /// `x >> y` for `y` below the bits of the type; made by expansions.
+    /// `x >> y` for a `y` below the bits of the type. Expansions and `legalize` use this operation.
     ShrRaw = OpInfo {
         arity: 2, typing: Typing::Int,
         eval: Eval { float: |_| f64::NAN, int: |x, bits| x[0] >> (x[1] & i64::from(bits - 1)) },
@@ -506,48 +518,50 @@ ops! {
         wgsl: bits(Native("{0} >> {u}({1})"), Never),
         ..OpInfo::NONE
     };
-    /// `x`, where a driver that may reassociate cannot see what it was made of; made by expansions. Rust and PTX
-    /// round every operation as it is written.
+    /// The value `x`, hidden from drivers that may reassociate float arithmetic.
+    ///
+    /// Expansions and `rewrite::hide_arithmetic` use this operation. Rust and PTX compilers round every
+    /// operation as written, so the operation is the identity there.
     Opaque = OpInfo {
         eval: Eval { float: |x| x[0], int: |_, _| 0 },
         ..floats([Expand(float::same), Expand(float::same), Expand(float::opaque)])
     };
-    /// `x / y` as near as a GPU does it fast; this and those that follow are made by `fast_math`.
+    /// `x / y` with the approximation of the GPU. `fast_math` forms this operation and the following ones.
     ApproxDiv = OpInfo {
         arity: 2, ..approximate(|x| x[0] / x[1], [Expand(fast::div), Native("div.approx.ftz.{t} {d}, {0}, {1};"), Native("{0} / {1}")])
     };
-    /// `1 / x`; made by expansions.
+    /// `1 / x`, approximated. Only expansions use this operation.
     ApproxRecip = approximate(|x| 1.0 / x[0],
         [Expand(fast::recip), Native("rcp.approx.ftz.{t} {d}, {0};"), Native("1.0 / {0}")]);
-    /// `√x`.
+    /// `√x`, approximated.
     ApproxSqrt = approximate(|x| x[0].sqrt(),
         [Expand(fast::sqrt), Native("sqrt.approx.ftz.{t} {d}, {0};"), Native("sqrt({0})")]);
-    /// `1 / √x`.
+    /// `1 / √x`, approximated.
     ApproxRsqrt = approximate(|x| 1.0 / x[0].sqrt(),
         [Expand(root::rsqrt), Native("rsqrt.approx.ftz.{t} {d}, {0};"), Native("inverseSqrt({0})")]);
-    /// `eˣ`.
+    /// `eˣ`, approximated.
     ApproxExp = approximate(|x| x[0].exp(), [Expand(exp::exp), Expand(fast::exp), Native("exp({0})")]);
-    /// `e^(x − y)` of an `x` that is no larger than `y`, as `ExpBelow`.
+    /// `e^(x − y)` for `x ≤ y`, approximated. The operands are those of `ExpBelow`.
     ApproxExpBelow = OpInfo {
         arity: 2,
         ..approximate(|x| if x[0] == x[1] { 1.0 } else { (x[0] - x[1]).exp() },
             [Expand(exp::exp_below), Expand(fast::exp_below_finite), Expand(fast::exp_below)])
     };
-    /// `2ˣ`.
+    /// `2ˣ`, approximated.
     ApproxExp2 = approximate(|x| x[0].exp2(),
         [Expand(exp::exp2), Native("ex2.approx.ftz.{t} {d}, {0};"), Native("exp2({0})")]);
-    /// Natural logarithm.
+    /// Natural logarithm, approximated.
     ApproxLog = approximate(|x| x[0].ln(), [Expand(log::log), Expand(fast::log), Native("log({0})")]);
-    /// Logarithm to base 2.
+    /// Logarithm to base 2, approximated.
     ApproxLog2 = approximate(|x| x[0].log2(),
         [Expand(log::log2), Native("lg2.approx.ftz.{t} {d}, {0};"), Native("log2({0})")]);
-    /// Sine of an angle in radians.
+    /// Sine of an angle in radians, approximated.
     ApproxSin = approximate(|x| x[0].sin(),
         [Expand(trig::sin), Native("sin.approx.{t} {d}, {0};"), Native("sin({0})")]);
-    /// Cosine of an angle in radians.
+    /// Cosine of an angle in radians, approximated.
     ApproxCos = approximate(|x| x[0].cos(),
         [Expand(trig::cos), Native("cos.approx.{t} {d}, {0};"), Native("cos({0})")]);
-    /// `if c { x } else { y }`, element by element; both sides are computed.
+    /// `if c { x } else { y }`, element by element. Both operands are computed.
     Select = OpInfo {
         double: Same, name: "select", arity: 3, typing: Typing::Select,
         eval: Eval { float: |x| if x[0] != 0.0 { x[1] } else { x[2] }, int: |x, _| if x[0] != 0 { x[1] } else { x[2] } },
@@ -557,40 +571,42 @@ ops! {
         wgsl: all(Native("select({2}, {1}, {0})")),
         ..OpInfo::NONE
     };
-    /// The high 32 bits of an `f64`; this and the next are made by expansions.
+    /// The high 32 bits of an `f64`. Only expansions use this operation and the next one.
     High = OpInfo {
         double: By(Never, Native("{ .reg .b32 low; mov.b64 {low, {d}}, {0}; }")), typing: Typing::Encode,
         eval: Eval { float: |x| (x[0].to_bits() >> 32) as f64, int: |_, _| 0 }, ..OpInfo::NONE
     };
-    /// The `f64` of these high 32 bits and low ones of 0.
+    /// The `f64` with these high 32 bits and low bits of 0.
     OfHigh = OpInfo {
         ptx: numbers(Never, Never, Native("{ .reg .b32 low; mov.b32 low, 0; mov.b64 {d}, {low, {0}}; }")), typing: Typing::Double,
         eval: Eval { float: |_| f64::NAN, int: |x, _| x[0] << 32 },
         ..OpInfo::NONE
     };
-    /// The bits of an `f32`, as IEEE 754 has them; of NaN any that are one.
+    /// The IEEE 754 bit pattern of an `f32`; for NaN, any bit pattern that is a NaN.
     ToBits = OpInfo { name: "to_bits", typing: Typing::ToBits,
         ..encode(|x| (x[0] as f32).to_bits().into(), Expand(narrow::to_bits), narrow::to_bits) };
-    /// The `f32` of such bits.
+    /// The `f32` with this IEEE 754 bit pattern.
     FromBits = OpInfo { name: "from_bits",
         ..decode(|x, _| x[0] & 0xffff_ffff, Expand(narrow::from_bits), narrow::from_bits) };
-    /// The bits of the nearest `f16`, ties to even; made where one is stored.
+    /// The bit pattern of the nearest `f16`, ties to even. `legalize` uses this operation for stores.
     ToF16 = encode(|x| half::f16::from_f32(x[0] as f32).to_bits().into(),
         Native("{ .reg .b16 h; cvt.rn.f16.f32 h, {0}; cvt.u32.u16 {d}, h; }"), narrow::to_f16);
-    /// The `f32` of the bits of an `f16`; made where one is loaded.
+    /// The `f32` value of an `f16` bit pattern. `legalize` uses this operation for loads.
     FromF16 = decode(|x, _| half::f16::from_bits(x[0] as u16).to_f32().to_bits().into(),
         Native("{ .reg .b16 h; cvt.u16.u32 h, {0}; cvt.f32.f16 {d}, h; }"), narrow::from_f16);
-    /// The bits of the nearest `bf16`, ties to even; made where one is stored. PTX has it for sm_80 and newer only.
+    /// The bit pattern of the nearest `bf16`, ties to even. `legalize` uses this operation for stores.
+    ///
+    /// PTX has an instruction for the conversion on sm_80 and newer only, so the conversion is expanded.
     ToBf16 = encode(|x| half::bf16::from_f32(x[0] as f32).to_bits().into(), Expand(narrow::to_bf16), narrow::to_bf16);
-    /// The `f32` of the bits of a `bf16`; made where one is loaded.
+    /// The `f32` value of a `bf16` bit pattern. `legalize` uses this operation for loads.
     FromBf16 = decode(|x, _| half::bf16::from_bits(x[0] as u16).to_f32().to_bits().into(), Expand(narrow::from_bf16), narrow::from_bf16);
-    /// Whether `x` is NaN.
+    /// True if `x` is NaN.
     IsNan = test("isnan", |x| f64::from(x[0].is_nan()),
         [Native("{0}.is_nan()"), Native("setp.nan.{t} {d}, {0}, {0};"), Expand(float::is_nan)]);
-    /// Whether `x` is +∞ or −∞.
+    /// True if `x` is +∞ or −∞.
     IsInf = test("isinf", |x| f64::from(x[0].is_infinite()),
         [Native("{0}.is_infinite()"), Native("testp.infinite.{t} {d}, {0};"), Expand(float::is_inf)]);
-    /// Whether `x` is neither infinite nor NaN.
+    /// True if `x` is neither infinite nor NaN.
     IsFinite = test("isfinite", |x| f64::from(x[0].is_finite()),
         [Native("{0}.is_finite()"), Native("testp.finite.{t} {d}, {0};"), Expand(float::is_finite)]);
 }

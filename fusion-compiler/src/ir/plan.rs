@@ -1,9 +1,12 @@
-//! The plan: everything a call needs, as plain data. The contract between compiled code and the runtime.
+//! The plan: all data that a call needs. The plan is the contract between compiled code and the runtime.
 //!
-//! `fuse!` writes a plan as bytes, which its first call reads; the run-time use of the compiler owns one; the same executor
-//! runs both. A plan has programs for each target; a program is a list of steps; a step has variants, of which the
-//! first whose conditions hold is launched. `C` is what a target runs: texts, with a pair of kernels for the CPU while
-//! compiling and functions once compiled, or in bytes its number in a table.
+//! `fuse!` writes a plan as bytes that the first call decodes. The run-time use of the compiler owns a plan.
+//! One executor runs both.
+//!
+//! A plan has programs for each target, and a program is a list of steps. A step has variants, and a call
+//! launches the first one whose conditions are true. `C` is the type of the code. During compilation, that is
+//! a text, or a pair of kernels for the CPU. Compiled plans have texts and functions. Plans in bytes have the
+//! number of the code in a table.
 
 use std::borrow::Cow;
 
@@ -22,9 +25,9 @@ pub use super::kernel::UniformArg;
 pub use condition::{Condition, Limits};
 pub use summary::{Array, ArrayKind, Boundary, GroupSummary, Summary, Traffic, VariantSummary};
 
-/// A list that a `static` can hold.
+/// A list that a `static` can contain.
 pub type List<T> = Cow<'static, [T]>;
-/// A text that a `static` can hold.
+/// A text that a `static` can contain.
 pub type Text = Cow<'static, str>;
 
 /// A compiled function.
@@ -34,35 +37,36 @@ pub struct Plan<C: Clone + 'static> {
     pub name: Text,
     /// Names of the extents bound at run time; `DimOp::Sym(i)` is the i-th.
     pub symbols: List<Text>,
-    /// What the caller passes, in order.
+    /// Parameters that the caller passes, in order.
     pub params: List<Param>,
-    /// Dims that a largest or smallest is taken along, which there is none of without elements.
+    /// Dims along which a maximum or a minimum is taken, which does not exist without elements.
     pub nonempty: List<Dim>,
-    /// Dims that are others together.
+    /// Dims that combine several dims.
     pub products: List<Product>,
-    /// Dims that are others one after another.
+    /// Dims that concatenate several parts.
     pub sums: List<Sum>,
-    /// Tensors that a call makes.
+    /// Tensors that a call creates.
     pub outputs: List<Output>,
-    /// Of each target that the function is compiled for one or more, of which a device runs the first that it can.
+    /// Programs for each target, in order of preference. A device runs the first one for which it has enough
+    /// buffers.
     pub programs: List<Program<C>>,
-    /// Targets that it is not compiled for, though asked to.
+    /// Requested targets that the function is not compiled for.
     pub lacks: List<Lack>,
-    /// What was fused.
+    /// Summary of the fusion.
     pub summary: Summary,
 }
 
-/// Why a function is not compiled for a target.
+/// The reason why a function is not compiled for a target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Lack {
-    /// Which.
+    /// Target without a program.
     pub target: Target,
-    /// What it has not.
+    /// Feature that the target lacks.
     pub what: Text,
 }
 
 impl<C: Clone + 'static> Plan<C> {
-    /// The same plan with what targets run replaced, of which `map` gets the name and the code.
+    /// Replaces the code of all launches. `map` gets the name and the code of a kernel.
     pub fn map_code<D: Clone + 'static>(self, mut map: impl FnMut(&Text, C) -> D) -> Plan<D> {
         let Plan { name, symbols, params, nonempty, products, sums, outputs, programs, lacks, summary } =
             self;
@@ -70,14 +74,17 @@ impl<C: Clone + 'static> Plan<C> {
         Plan { name, symbols, params, nonempty, products, sums, outputs, programs, lacks, summary }
     }
 
-    /// What a device of a target runs.
+    /// Returns the program that a device of this target runs.
     pub fn program(&self, target: Target, limits: &Limits) -> Option<&Program<C>> {
         Program::chosen(self.programs.iter(), target, limits).map(|place| &self.programs[place])
     }
 }
 
 impl<C: Clone + 'static> Program<C> {
-    /// Which of these a device of a target runs: the first that it has the buffers for, or else the one that asks for least.
+    /// Returns the position of the program that a device of this target runs.
+    ///
+    /// The program is the first one for which the device has enough buffers, or else the last one, which
+    /// needs the fewest.
     pub(crate) fn chosen<'p>(
         programs: impl Iterator<Item = &'p Program<C>>,
         target: Target,
@@ -92,12 +99,12 @@ impl<C: Clone + 'static> Program<C> {
         fits.map(|(place, _)| place).or(last)
     }
 
-    /// The same program with what the target runs replaced.
+    /// Replaces the code of all launches.
     pub(crate) fn map_code<D: Clone + 'static>(self, map: &mut impl FnMut(&Text, C) -> D) -> Program<D> {
         self.map_launches(&mut |launch: Launch<C>| launch.map_code(map))
     }
 
-    /// The same program with its launches replaced.
+    /// Replaces the launches of all variants.
     pub(crate) fn map_launches<D: Clone + 'static>(
         self,
         map: &mut impl FnMut(Launch<C>) -> Launch<D>,
@@ -144,18 +151,19 @@ impl<C: Clone + 'static> Launch<C> {
 }
 
 impl Plan<u16> {
-    /// The bytes that `fuse!` writes; each code is its number in the table beside them.
+    /// Encodes the plan as the bytes that `fuse!` writes. The code is a number in a table that `fuse!`
+    /// writes, too.
     ///
     /// # Panics
-    /// Never: memory is all that it takes.
+    /// Never panics: encoding needs nothing but memory.
     pub fn to_bytes(&self) -> Vec<u8> {
         postcard::to_allocvec(self).expect("a plan is lists, numbers and texts")
     }
 
-    /// The plan that was written as these bytes, by the same version of this crate.
+    /// Decodes a plan that the same version of this crate encoded.
     ///
     /// # Panics
-    /// Where they are none.
+    /// Panics if the bytes are not an encoded plan.
     pub fn from_bytes(bytes: &[u8]) -> Plan<u16> {
         postcard::from_bytes(bytes).expect("`fuse!` and the runtime are of one version")
     }
@@ -165,22 +173,22 @@ fn list<T: Clone + 'static, U: Clone + 'static>(items: List<T>, map: impl FnMut(
     items.into_owned().into_iter().map(map).collect()
 }
 
-/// A family of devices that run the same texts.
+/// A family of devices that run the same code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Target {
-    /// NVIDIA GPUs, through PTX.
+    /// NVIDIA GPUs, programmed in PTX.
     Ptx,
-    /// Every GPU, through WGSL.
+    /// Any GPU, programmed in WGSL.
     Wgsl,
-    /// The processor itself.
+    /// The CPU.
     Cpu,
 }
 
 impl Target {
-    /// Every target.
+    /// All targets.
     pub const ALL: [Target; 3] = [Target::Ptx, Target::Wgsl, Target::Cpu];
 
-    /// As users write it in `#[fuse(targets(…))]`.
+    /// Returns the name of the target in `#[fuse(targets(…))]`.
     pub const fn name(self) -> &'static str {
         match self {
             Target::Ptx => "ptx",
@@ -190,31 +198,32 @@ impl Target {
     }
 }
 
-/// What a caller passes.
+/// A parameter that the caller passes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Param {
-    /// Name in the signature.
+    /// Name of the parameter in the signature.
     pub name: Text,
-    /// Of the elements, or of the scalar.
+    /// Type of the elements or of the scalar.
     pub dtype: DType,
-    /// Tensor, scalar or extent.
+    /// Kind of the parameter: a tensor, a scalar or an extent.
     pub kind: ParamKind,
 }
 
-/// What a parameter is.
+/// The kind of a parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ParamKind {
-    /// A tensor with these dims, outermost first.
+    /// A tensor with fixed dims.
     Tensor {
-        /// Whether it is `&mut`.
+        /// Access to the tensor: `ReadWrite` for `&mut`.
         access: Access,
-        /// Outermost first.
+        /// Dims of the tensor, outermost first.
         dims: List<Dim>,
     },
-    /// A tensor of any rank, whose number of elements is symbol 0. All such parameters of a call have one
-    /// shape, and so have the results.
+    /// A tensor of any rank. Symbol 0 is the number of elements.
+    ///
+    /// All such parameters of a call, and the results, have the same shape.
     AnyShape {
-        /// Whether it is `&mut`.
+        /// Access to the tensor: `ReadWrite` for `&mut`.
         access: Access,
     },
     /// A number.
@@ -223,186 +232,198 @@ pub enum ParamKind {
     Dim(u16),
 }
 
-/// One dim of a tensor.
+/// A dim of a tensor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Dim {
-    /// As the user wrote it, for messages.
+    /// Name of the dim in the user's code, for messages.
     pub name: Text,
-    /// A lone symbol is bound by the first parameter that has it; anything else is checked.
+    /// Extent of the dim. The first parameter with a lone symbol binds the symbol; all other extents are
+    /// checked.
     pub extent: DimExpr,
 }
 
-/// A dim that is several others together.
+/// A dim that combines several dims.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Product {
-    /// Its extent is the product of theirs: a call checks it.
+    /// The combined dim. A call checks that this extent is the product of the parts' extents.
     pub whole: Dim,
-    /// Outermost first. A part without a name is one of the function below, which users have no name for.
+    /// The combined dims, outermost first. User code has no name for unnamed parts, which belong to
+    /// `library`.
     pub parts: List<Dim>,
-    /// The function of the library that splits the dim, if it is one.
+    /// The library function that splits the dim, if any.
     pub library: Option<Text>,
 }
 
-/// A dim that is several others one after another, and whose coordinates are computed with.
+/// A dim that concatenates several parts. Operations compute coordinates along the dim from the parts'
+/// extents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sum {
-    /// Its extent is the sum of theirs, and fits in an `i32`: a call checks both.
+    /// The concatenated dim. A call checks that this extent is the sum of the parts' extents and fits `i32`.
     pub whole: Dim,
-    /// In order; none has a negative extent.
+    /// The parts in order. A call checks that no part has a negative extent.
     pub parts: List<Dim>,
-    /// For errors.
+    /// The operation that the check is for, which errors name.
     pub of: Use,
 }
 
-/// A tensor that a call makes.
+/// A tensor that a call creates.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Output {
-    /// Of its elements.
+    /// Type of the elements.
     pub dtype: DType,
-    /// Outermost first. Empty and `any_shape` for results of `ParamKind::AnyShape` parameters.
+    /// Dims of the tensor, outermost first. The list is empty if `any_shape` is true.
     pub dims: List<Dim>,
-    /// The result has the shape of the `AnyShape` parameters.
+    /// True if the result has the shape of the `AnyShape` parameters.
     pub any_shape: bool,
-    /// Returned, or the new content of a `&mut` parameter whose old one was still read elsewhere.
+    /// Destination of the tensor.
     pub dest: Dest,
 }
 
-/// Where a made tensor goes.
+/// The destination of a created tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Dest {
-    /// To the caller, in order.
+    /// A result that is returned. Results are returned in order.
     Returned,
-    /// Into the `&mut` parameter of this number, when all steps have run.
+    /// The new content of the `&mut` parameter of this number, which takes its place after all steps.
     Replaces(u16),
 }
 
-/// The steps for one target.
+/// The steps of a function on one target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Program<C: Clone + 'static> {
-    /// For which.
+    /// Target of the program.
     pub target: Target,
-    /// Most storage buffers that a kernel of it binds, where no tensor is larger than a binding.
+    /// Maximum number of storage buffers that a kernel binds, if no tensor is larger than a binding.
     pub buffers: u32,
-    /// Tensors that live only within the call.
+    /// Tensors that live only during the call.
     pub temporaries: List<Temporary>,
-    /// In order.
+    /// Steps of the program, in order.
     pub steps: List<Step<C>>,
 }
 
-/// Memory that lives within one call.
+/// Memory that lives only during a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Temporary {
-    /// Of its elements.
+    /// Type of the elements.
     pub dtype: DType,
     /// Number of elements.
     pub len: DimExpr,
-    /// The steps that may need it: from the one that writes it to the last that reads it. A step whose variant has no
-    /// use for it does without.
+    /// The first step that may use the memory: the one that writes it. A variant need not use the memory.
     pub first: u16,
-    /// Inclusive.
+    /// The last step that reads the memory, inclusive.
     pub last: u16,
 }
 
 impl Temporary {
-    /// Its size in memory.
+    /// Returns the size of the memory in bytes.
     pub fn bytes(&self) -> DimExpr {
         self.len.clone() * DimExpr::constant(self.dtype.size() as i64)
     }
 }
 
-/// One thing to do.
+/// A step of a program: one group, in several variants.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step<C: Clone + 'static> {
-    /// In order of preference; the last has no conditions.
+    /// Variants in order of preference. The last one has no conditions.
     pub variants: List<Variant<C>>,
 }
 
 impl<C: Clone> Step<C> {
-    /// The variant that a call with these extents takes on a device with these limits.
+    /// Returns the variant that a call with these extents takes on a device with these limits.
     pub fn chosen(&self, symbols: &[i64], limits: &Limits) -> Option<&Variant<C>> {
         let holds = |condition: &Condition| condition.holds(symbols, limits);
         self.variants.iter().find(|variant| variant.when.iter().all(holds))
     }
 }
 
-/// One way to do a step.
+/// A variant of a step: launches, with the conditions under which a call takes them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Variant<C: Clone + 'static> {
-    /// All must hold.
+    /// Conditions that must all be true.
     pub when: List<Condition>,
-    /// In order.
+    /// Launches in order.
     pub launches: List<Launch<C>>,
 }
 
-/// One kernel and its arguments.
+/// A kernel with its arguments.
 ///
-/// * PTX: `.param` in order: the address of each buffer (`.u64`), then the uniforms (`.u32`, `.f32`, or
-///   `.u64` for positions of a 64-bit variant). Any grid of one dimension will do, and any block size that suits `team`.
-/// * WGSL: buffers are `@group(0) @binding(i)`, one tensor behind several of them if it is read through several windows
-///   (`Footprint::Windows`); the uniforms follow each other in the struct `args`, 4 bytes
-///   each, bound as `@group(1) @binding(0)` or as immediates. Override `block` is the workgroup size; groups
-///   may be folded into `x` and `y`. Buffers are bound from a multiple of the device's alignment and to a
-///   multiple of 16 bytes.
-/// * CPU: the functions take `CpuArgs`. What they write is given as the window of the items they are to run.
+/// * PTX: The arguments are `.param`s: the address of each buffer (`.u64`), then the uniforms (`.u32`,
+///   `.f32`, or `.u64` for positions of a 64-bit variant). The grid may be any one-dimensional grid, and the
+///   block size any that suits `team`.
+/// * WGSL: The buffers are `@group(0) @binding(i)`. One tensor is bound several times if it is read through
+///   several windows (`Footprint::Windows`). The uniforms are the 4-byte fields of the struct `args`, bound
+///   as `@group(1) @binding(0)` or as immediates. The override `block` is the workgroup size, and workgroups
+///   may be folded into `x` and `y`. The start of a binding is a multiple of the device's alignment, and its
+///   end is a multiple of 16 bytes.
+/// * CPU: The functions take `CpuArgs`. A written buffer is passed as the window that the items of the call
+///   write.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Launch<C: Clone + 'static> {
     /// Name of the entry point.
     pub kernel: Text,
-    /// What to run.
+    /// Code of the kernel.
     pub code: C,
-    /// Of positions.
+    /// Width of positions.
     pub index: IndexWidth,
-    /// In the order of the kernel's buffers.
+    /// Buffers, in the order of the kernel's buffers.
     pub buffers: List<BufferArg>,
-    /// In the order of the kernel's uniforms.
+    /// Uniforms, in the order of the kernel's uniforms.
     pub uniforms: List<UniformArg>,
-    /// What the launch iterates over.
+    /// Iteration space of the launch.
     pub space: Space,
-    /// Threads that work on one iteration together, a power of two; 1 where each works by itself. With more than a warp,
-    /// or on WGSL, a team is a block; with a warp, a block is any number of teams.
+    /// Number of threads that share an iteration, a power of two; 1 if each thread works alone.
+    ///
+    /// A team of more than a warp is a block, and every team in WGSL is a block. With a team of one warp, a
+    /// block can be any number of teams.
     pub team: u32,
-    /// Bytes for the elements of a row: shared memory for each team on PTX, scratch memory for each thread on the CPU.
+    /// Bytes for elements of a row: shared memory of each team in PTX, scratch memory of each thread on the
+    /// CPU.
     pub row_memory: DimExpr,
-    /// Bytes of tensors that it reads and writes. What each row has of its own counts as often as the kernel goes through
-    /// it, once where the CPU's cache has it from the time before; what rows have in common counts once.
+    /// Bytes of tensors that the launch reads and writes.
+    ///
+    /// Bytes that belong to one row count once for each pass of the kernel, or once if later passes find them
+    /// in the CPU's cache. Bytes that rows share count once.
     pub bytes: DimExpr,
-    /// Blocks of a cluster, each of which is a team, that work on one iteration together; 1 where each works by itself. PTX only.
+    /// Number of blocks in a cluster, each a team, that share an iteration; 1 without clusters. PTX only.
     pub cluster: DimExpr,
-    /// Most trips through loops that a thread makes for one iteration. WGSL only, where a device may end loops early; else 0.
+    /// Maximum number of loop trips of a thread in one iteration; 0 if unused.
+    ///
+    /// Only WGSL uses the number, because its devices may end loops early.
     pub trips: DimExpr,
-    /// Whether each thread combines elements once, before its iterations: as many threads as a device has at work at a time do
-    /// that, and no more.
+    /// True if each thread reduces elements once, before its iterations.
+    ///
+    /// The launch then has as many threads as the device runs at a time, and no more.
     pub prologue: bool,
 }
 
-/// An iteration space: `rows × cols` elements, the columns contiguous in whatever is written.
+/// An iteration space of `rows × cols` elements. The columns are contiguous in every written buffer.
 ///
-/// A GPU thread or team takes `grain` elements at a time, so a launch has `⌈rows·cols / grain⌉` iterations to deal
-/// out. The CPU deals out items: runs of at most `grain` elements that do not cross a row.
+/// A GPU thread or team takes `grain` elements at a time, so a launch distributes `⌈rows·cols / grain⌉`
+/// iterations. The CPU distributes items, which are runs of at most `grain` elements within a row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Space {
     /// Product of the outer extents.
     pub rows: DimExpr,
-    /// The innermost extent.
+    /// Innermost extent.
     pub cols: DimExpr,
-    /// Elements at a time.
+    /// Number of elements that a thread or team takes at a time.
     pub grain: u32,
-    /// What an element is made of: elements that are gone through for each.
+    /// Number of elements that are iterated over for each element of the space.
     pub each: DimExpr,
 }
 
 impl Space {
-    /// Elements in all.
+    /// Returns the number of elements of the space.
     pub fn elements(&self, symbols: &[i64]) -> Option<i64> {
         self.rows.eval(symbols)?.checked_mul(self.cols.eval(symbols)?)
     }
 
-    /// CPU items in all.
+    /// Returns the number of CPU items.
     pub fn items(&self, symbols: &[i64]) -> Option<i64> {
         self.rows.eval(symbols)?.checked_mul(self.items_per_row(symbols)?)
     }
 
-    /// The first element of a CPU item; for one past the last item, the number of elements.
+    /// Returns the first element of a CPU item, or the number of elements for one past the last item.
     pub fn start(&self, item: i64, symbols: &[i64]) -> Option<i64> {
         let (cols, items) = (self.cols.eval(symbols)?, self.items_per_row(symbols)?);
         let (row, block) = (item.checked_div(items)?, item.checked_rem(items)?);
@@ -415,75 +436,82 @@ impl Space {
     }
 }
 
-/// What a target runs.
+/// The code that a target runs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Code<C> {
     /// A PTX module with one entry.
     Ptx(Text),
     /// A WGSL module with one entry.
     Wgsl(Text),
-    /// The CPU's functions, or kernels.
+    /// The functions or kernels of the CPU.
     Cpu(C),
 }
 
-/// The memory behind a kernel's buffer.
+/// The memory that a kernel's buffer is bound to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BufferArg {
-    /// Which.
+    /// Tensor that owns the memory.
     pub slot: Slot,
-    /// What the kernel does with it.
+    /// Kind of access that the kernel has to the memory.
     pub access: Access,
-    /// Of its elements.
+    /// Type of the elements.
     pub dtype: DType,
-    /// How the kernel's positions in it follow from the iteration space.
+    /// Footprint of the kernel in the memory.
     pub reach: Footprint,
-    /// Whether it is bound as a uniform: one element, or memory for `UNIFORM_LEN`.
+    /// True if the memory is bound as a uniform, with one element or with room for `UNIFORM_LEN`.
     pub uniform: bool,
 }
 
-/// Which part of a buffer a part of the iteration space touches.
+/// The elements of a buffer that a part of the iteration space touches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Footprint {
-    /// Element `i` of the space is elements `k·i … k·(i+1)` of the buffer, for this `k`: a launch may be cut into
-    /// chunks, and CPU items own their part of it.
+    /// Elements `k·i … k·(i+1)` for element `i` of the space, with this `k`.
+    ///
+    /// A launch may be cut into chunks, and CPU items own disjoint parts of the buffer.
     Linear(DimExpr),
-    /// The same of the elements of the space that the buffer has: element `i` is `each` elements from `each·i - from` on. Those
-    /// that would lie outside of the buffer are not touched.
+    /// A linear footprint in a buffer that covers only a part of the space.
+    ///
+    /// Element `i` of the space touches `each` elements from `each·i - from` on. Elements outside of the
+    /// buffer are not touched.
     Part {
-        /// Elements of the buffer for one of the space.
+        /// Number of elements of the buffer for each element of the space.
         each: DimExpr,
-        /// Elements that would come before the first.
+        /// Number of elements that would precede the first one of the buffer.
         from: DimExpr,
     },
-    /// Rows lie side by side: of each run of `inner` elements of the space the buffer has `each` runs, one after another.
-    /// Element `i` of the space is elements `(⌊i / inner⌋·each + e)·inner + i mod inner` of it, for all `e` below `each`.
-    /// Only of what is written.
+    /// Interleaved rows of a written buffer: `each` runs for each run of `inner` elements of the space.
+    ///
+    /// Element `i` of the space touches the elements `(⌊i / inner⌋·each + e)·inner + i mod inner` for all `e`
+    /// below `each`.
     Strided {
-        /// Elements of a row.
+        /// Number of elements in a row.
         each: DimExpr,
-        /// Rows that lie side by side.
+        /// Number of rows that are interleaved.
         inner: DimExpr,
     },
-    /// Any element may be read; all are seen at once. What is written of it is by the first element of the space alone.
+    /// All elements of a buffer that is bound whole. Only the first element of the space writes to the
+    /// buffer.
     Whole,
-    /// Elements are read where the map says, through a window on part of the buffer. The kernel leaves alone the
-    /// elements of the space that need what lies outside of one of its windows: launched for all combinations of
-    /// windows, it does each element once. WGSL only.
+    /// Elements that are read through a window on the buffer, at the positions of the map. WGSL only.
+    ///
+    /// The kernel skips the elements of the space that need elements outside of one of its windows. Launches
+    /// for all combinations of windows compute each element once.
     Windows(IndexMap),
 }
 
-/// Where in a buffer each element of the space is read: at `start + Σ coordinate · stride`.
+/// The position at which each element of the space is read: `start + Σ coordinate · stride`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IndexMap {
-    /// Position at the first element of the space.
+    /// Position for the first element of the space.
     pub start: DimExpr,
     /// Extents of the space's dims, outermost first, each with its stride in the buffer, ≥ 0.
     pub dims: List<(DimExpr, DimExpr)>,
 }
 
 impl IndexMap {
-    /// The least and the greatest `Σ coordinate · stride` of the elements `first ..= last` of the space, or more than
-    /// these where the elements are no box of coordinates.
+    /// Returns bounds of `Σ coordinate · stride` over the elements `first ..= last` of the space.
+    ///
+    /// The bounds are exact if the coordinates of the elements form a box.
     pub fn bounds(&self, first: i64, last: i64, symbols: &[i64]) -> Option<(i64, i64)> {
         let (mut first, mut last) = (first, last);
         let (mut low, mut high) = (0i64, 0i64);
@@ -499,14 +527,14 @@ impl IndexMap {
     }
 }
 
-/// Whose memory.
+/// The owner of a buffer's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Slot {
-    /// Of the tensor parameter of this number (position in `Plan::params`).
+    /// The tensor parameter of this number (position in `Plan::params`).
     Param(u16),
-    /// Of the output of this number.
+    /// The output of this number.
     Output(u16),
-    /// Of the temporary of this number.
+    /// The temporary of this number.
     Temp(u16),
 }
 
@@ -514,7 +542,7 @@ pub enum Slot {
 mod tests {
     use super::*;
 
-    /// Bounds of positions in an operand of these strides, of the elements of a space, against all of its elements.
+    /// Compares the bounds with the positions of all elements, for operands of several extents and strides.
     #[test]
     fn bounds_hold_every_position() {
         let number = DimExpr::constant;

@@ -1,84 +1,86 @@
-//! Points: where along its axes a node's value is wanted.
+//! Points: the coordinates along its axes at which a node's value is needed.
 //!
-//! A node has a value for each coordinate along its axes. Index operations want it at other coordinates than those of the
-//! element that is computed: so a point is a node with what some of its axes are there. Invariant: a coordinate belongs to
-//! the point that it is written at, not to where it is used: what binds the same axis further in does not change it.
+//! A node has a value for each coordinate along its axes. Index operations read a value at other coordinates
+//! than those of the current element. A point is a node with the coordinates of the axes that differ.
+//!
+//! Invariant: a coordinate is evaluated in the scope of the point that contains it. An inner binding of the
+//! same axis does not change the coordinate.
 
 use rustc_hash::FxHashMap;
 
 use super::graph::{AxisId, AxisSet, Graph, NodeId, NodeKind};
 
-/// Where along an axis.
+/// A coordinate along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Coordinate {
-    /// There.
+    /// A constant coordinate.
     Fixed(i64),
-    /// Where a value says.
+    /// A coordinate that a value gives.
     Moved(MoveId),
 }
 
-/// Where along those axes that are not what they are for the element at hand, each axis once.
+/// Coordinates along the axes that differ from the current element's, with each axis once.
 pub type Coordinates = Vec<(AxisId, Coordinate)>;
 
-/// A node, and where its value is wanted; only axes that it has.
+/// A node and the coordinates at which its value is needed. The coordinates are along axes of the node only.
 pub type Point = (NodeId, Coordinates);
 
-/// A move of the table it belongs to.
+/// A move of the table that the id belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MoveId(pub u32);
 
-/// A coordinate that a value gives.
+/// A coordinate that is computed by a value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Move {
     /// The value, an `i32`.
     pub index: Point,
-    /// Truth values, of which all must hold for there to be something at the coordinate.
+    /// Conditions of type `bool`. All must be true for an element to exist at the coordinate.
     pub within: Vec<Point>,
 }
 
-/// All moves met so far, each once.
+/// A table of all moves met so far, without duplicates.
 #[derive(Clone, Debug, Default)]
 pub struct Moves {
     all: Vec<(Move, AxisSet)>,
     known: FxHashMap<Move, MoveId>,
 }
 
-/// What a node picks elements of, and where.
+/// The operands of a gather at a point.
 pub struct Gathered {
-    /// What they are elements of, there.
+    /// The point of the gathered value.
     pub of: Point,
-    /// What says where, and where there are some: nothing for a place that is known.
+    /// The points of the index and of the optional condition. A static index has none.
     pub by: Vec<Point>,
 }
 
-/// The point of a node, given where the point lies that it is a part of.
+/// Returns the point of the operand `id` of a node at the coordinates `at`, keeping only axes of the operand.
 pub fn point(graph: &Graph, id: NodeId, at: &[(AxisId, Coordinate)]) -> Point {
     let axes = graph.node(id).axes;
     (id, at.iter().copied().filter(|&(axis, _)| axes.contains(axis)).collect())
 }
 
-/// Whether it is the value of another element than the one at hand.
+/// Returns true if any coordinate is computed by a value.
 pub fn is_moved(at: &[(AxisId, Coordinate)]) -> bool {
     at.iter().any(|(_, coordinate)| matches!(coordinate, Coordinate::Moved(_)))
 }
 
 impl Moves {
-    /// The move of this number.
+    /// Returns the move of this number.
     pub fn get(&self, id: MoveId) -> &Move {
         &self.all[id.0 as usize].0
     }
 
-    /// How many there are.
+    /// Returns the number of moves.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if the table has no moves.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// The axes of the element at hand along which the value at a point varies, or may.
+    /// Returns the axes of the current element along which the value at a point may vary.
     pub fn axes(&self, graph: &Graph, (id, at): &Point) -> AxisSet {
         let own = graph.node(*id).axes.minus(at.iter().map(|(axis, _)| *axis).collect());
         at.iter().fold(own, |axes, (_, coordinate)| match coordinate {
@@ -87,7 +89,7 @@ impl Moves {
         })
     }
 
-    /// What must hold for there to be something at a point.
+    /// Returns the conditions under which an element exists at these coordinates, without duplicates.
     pub fn within(&self, at: &[(AxisId, Coordinate)]) -> Vec<Point> {
         let mut all: Vec<Point> = Vec::new();
         for (_, coordinate) in at {
@@ -101,7 +103,7 @@ impl Moves {
         all
     }
 
-    /// What a node of `NodeKind::Gather` picks elements of at a point.
+    /// Returns the operands of the `NodeKind::Gather` node at a point.
     pub fn gathered(&mut self, graph: &Graph, (id, at): &Point) -> Gathered {
         let node = graph.node(*id);
         let NodeKind::Gather(axis) = node.kind else { unreachable!("only `at` picks") };
@@ -118,8 +120,11 @@ impl Moves {
         Gathered { of: point(graph, node.args[0], &there), by }
     }
 
-    /// Where along an axis these say; nothing for where the element at hand is. The coordinate along another axis is what that is
-    /// there, so that a value is at one place however many names lead to it.
+    /// Returns the coordinate along `axis` for an index and its optional condition; `None` is the current
+    /// element's.
+    ///
+    /// A bare coordinate of another axis is resolved to the coordinate of that axis if that coordinate is
+    /// moved. So equal places get equal points through any number of renamed axes.
     fn coordinate(&mut self, graph: &Graph, axis: AxisId, by: &[Point]) -> Option<Coordinate> {
         if let [(id, at)] = by
             && let NodeKind::Coord(along) = graph.node(*id).kind
@@ -133,7 +138,8 @@ impl Moves {
         Some(Coordinate::Moved(self.moved(graph, by)))
     }
 
-    /// The coordinate that the first of these says, where the second holds and wherever there is something at both.
+    /// Returns the move by the index `by[0]` under the condition `by[1]`, with the conditions of the index'
+    /// own coordinates.
     fn moved(&mut self, graph: &Graph, by: &[Point]) -> MoveId {
         let (index, own) = (&by[0], &by[1..]);
         let mut within = own.to_vec();

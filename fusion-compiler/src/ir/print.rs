@@ -1,6 +1,6 @@
-//! Text of the graph, for people and for snapshots.
+//! Text form of the graph, for readers and for snapshots.
 //!
-//! Invariant: two graphs with the same text compute the same; spans are not part of it.
+//! Invariant: two graphs with the same text compute the same function. The text has no spans.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use super::graph::{
 };
 use super::ops::Op;
 
-/// One line for the head, each node and each output.
+/// Prints one line for the signature, for each node and for each output.
 ///
 /// ```text
 /// fn axpy(a: f32, x: f32[N], y: &mut f32[N])
@@ -124,7 +124,7 @@ impl Graph {
         }
     }
 
-    /// `[N, C = 3]`, outermost first.
+    /// Formats axes in order, outermost first: `[N, C = 3]`.
     fn order_text(&self, axes: &[AxisId]) -> String {
         let dim = |&axis: &AxisId| {
             let axis = self.axis(axis);
@@ -134,7 +134,7 @@ impl Graph {
         format!("[{}]", axes.iter().map(dim).collect::<Vec<_>>().join(", "))
     }
 
-    /// `[N, C]`, or nothing for no axes.
+    /// Formats a set of axes as `[N, C]`, or as an empty text for no axes.
     fn set_text(&self, axes: AxisSet) -> String {
         let names: Vec<&str> = axes.iter().map(|axis| self.axis(axis).name.as_str()).collect();
         if names.is_empty() { String::new() } else { format!("[{}]", names.join(", ")) }

@@ -1,6 +1,6 @@
-//! Text of the Kernel IR, for people and for snapshots.
+//! Text form of Kernel IR, for readers and for snapshots.
 //!
-//! Invariant: kernels that the verifier refuses can be printed, too.
+//! Invariant: kernels that the verifier rejects can be printed, too.
 
 use std::fmt::{self, Display, Write};
 

@@ -1,30 +1,32 @@
-//! Runs straight-line Kernel IR on one lane: the reference executor of expansions, and of constants.
+//! Interpreter of straight-line Kernel IR on one lane. The interpreter evaluates expansions and folds
+//! constants.
 //!
-//! Invariant: an operation that a target has is computed as IEEE says, in the precision of its type; one
-//! that it lacks through the same expansion that `legalize` applies.
+//! Invariant: an operation that is native on a target is computed by the rules of IEEE 754 in the precision
+//! of its type. An operation that the target lacks is computed through the same expansion that `legalize`
+//! applies.
 
 use super::dtype::{Class, Const, DType, saturate, wrap};
 use super::kernel::{Builder, Expr, Lanes, Stmt, Type, Value};
 use super::ops::{Dialect, Lower, Op};
 
-/// One element of a value.
+/// One element of a value, with its type.
 #[derive(Clone, Copy, Debug)]
 pub enum Scalar {
-    /// `F32`.
+    /// An `f32`.
     F32(f32),
-    /// `F64`.
+    /// An `f64`.
     F64(f64),
-    /// An integer within its type's range.
+    /// An integer or index within the range of its type.
     Int(DType, i64),
-    /// `Bool`.
+    /// A truth value.
     Bool(bool),
 }
 
 impl Scalar {
-    /// The number `value` as an element of this type, rounded or wrapped.
+    /// Converts the constant `value` to `dtype`, rounding floats and wrapping integers.
     ///
     /// # Panics
-    /// Where the kind of the constant does not fit the type, or the type is for storage only.
+    /// Panics if the kind of the constant does not fit `dtype`, or if `dtype` is `F16` or `BF16`.
     pub fn new(dtype: DType, value: Const) -> Scalar {
         match (dtype, value) {
             (DType::F32, Const::Float(x)) => Scalar::F32(x as f32),
@@ -37,7 +39,9 @@ impl Scalar {
         }
     }
 
-    /// What an operation on integers gives: a number to be wrapped, the bits of a float, or whether it is not 0.
+    /// Converts the integer result `y` of an operation to `dtype`.
+    ///
+    /// Integers are wrapped. Floats take `y` as their bit pattern. A `Bool` is the lowest bit of `y`.
     pub fn of_int(dtype: DType, y: i64) -> Scalar {
         match dtype {
             DType::Bool => Scalar::Bool(y & 1 != 0),
@@ -50,7 +54,7 @@ impl Scalar {
         }
     }
 
-    /// Its type.
+    /// Returns the type of the element.
     pub fn dtype(self) -> DType {
         match self {
             Scalar::F32(_) => DType::F32,
@@ -60,7 +64,7 @@ impl Scalar {
         }
     }
 
-    /// Its value, which is exact.
+    /// Returns the exact value as a constant.
     pub fn to_const(self) -> Const {
         match self {
             Scalar::F32(x) => Const::Float(f64::from(x)),
@@ -70,7 +74,7 @@ impl Scalar {
         }
     }
 
-    /// Its value as a float; truth is 1.
+    /// Returns the value as a float; `true` is 1.
     pub fn to_f64(self) -> f64 {
         match self {
             Scalar::F32(x) => f64::from(x),
@@ -80,7 +84,7 @@ impl Scalar {
         }
     }
 
-    /// Its value as an integer; floats truncate and saturate, truth is 1.
+    /// Returns the value as an integer. Floats truncate and saturate; `true` is 1.
     pub fn to_i64(self) -> i64 {
         match self {
             Scalar::F32(x) => x as i64,
@@ -90,7 +94,7 @@ impl Scalar {
         }
     }
 
-    /// Conversion as Rust's `as` does it: floats to integers truncate and saturate, integers wrap.
+    /// Converts the value like Rust's `as`: floats truncate and saturate to integers, and integers wrap.
     pub fn cast(self, dtype: DType) -> Scalar {
         match dtype {
             DType::F32 => match self {
@@ -109,7 +113,7 @@ impl Scalar {
         }
     }
 
-    /// The same bits as another type of the same size.
+    /// Reinterprets the bits as another type of the same size.
     pub fn bitcast(self, dtype: DType) -> Scalar {
         let bits = match self {
             Scalar::F32(x) => i64::from(x.to_bits().cast_signed()),
@@ -130,22 +134,22 @@ impl Scalar {
     }
 }
 
-/// The value of an operation as this dialect computes it.
+/// Computes an operation like the code of `dialect` does.
 ///
 /// # Panics
-/// Where the operands do not fit the operation.
+/// Panics if the operands do not fit the operation.
 pub fn eval_op(op: Op, args: &[Scalar], dialect: Dialect) -> Scalar {
     let dtypes: Vec<DType> = args.iter().map(|arg| arg.dtype()).collect();
     Program::new(op, &dtypes, dialect).run(args)
 }
 
-/// An operation expanded until nothing but native ones is left, for one type of operands.
+/// An operation expanded to native operations of a dialect, for fixed operand types.
 pub struct Program {
     steps: Vec<Step>,
     result: usize,
 }
 
-/// Defines the next value; values are numbered from the operands on.
+/// A step that defines the next value. Values are numbered consecutively, operands first.
 enum Step {
     Const(Scalar),
     Native { op: Op, args: [usize; 3], dtype: DType },
@@ -155,10 +159,10 @@ enum Step {
 }
 
 impl Program {
-    /// Expands `op` on operands of these types, as this dialect does.
+    /// Expands `op` for operands of these types, like `legalize` does for the dialect.
     ///
     /// # Panics
-    /// Where the operands do not fit the operation.
+    /// Panics if the operand types do not fit the operation.
     pub fn new(op: Op, dtypes: &[DType], dialect: Dialect) -> Program {
         let mut steps = Vec::new();
         let args: Vec<usize> = (0..dtypes.len()).collect();
@@ -166,7 +170,7 @@ impl Program {
         Program { steps, result }
     }
 
-    /// Computes the value.
+    /// Evaluates the program for these operands.
     pub fn run(&self, args: &[Scalar]) -> Scalar {
         let mut values = Vec::with_capacity(args.len() + self.steps.len());
         values.extend_from_slice(args);
@@ -184,7 +188,7 @@ impl Program {
     }
 }
 
-/// Appends the steps of `op` on the values `args` and gives the number of its value.
+/// Appends the steps of `op` applied to the values `args` and returns the number of the result.
 fn expand(
     steps: &mut Vec<Step>,
     op: Op,
@@ -242,7 +246,7 @@ fn inline(
         Expr::Cast(value) => Step::Cast(number(*value), dtype),
         Expr::Bitcast(value) => Step::Bitcast(number(*value), dtype),
         Expr::Splat(value) => Step::Copy(number(*value)),
-        // The only one that expansions ask for is the hidden zero.
+        // The only uniform in expansions is the zero that `expand::float::opaque` adds.
         Expr::Uniform(_) => Step::Const(Scalar::new(dtype, Const::Int(0))),
         Expr::Pack(_)
         | Expr::Lane(..)
@@ -276,8 +280,11 @@ fn push(steps: &mut Vec<Step>, step: Step, operands: usize) -> usize {
     operands + steps.len() - 1
 }
 
-/// A native operation. Of two `f32` the sum, difference, product, quotient, remainder and root are the same
-/// rounded from `f64`, as that has more than twice the bits; only `fma` is not.
+/// Evaluates a native operation.
+///
+/// An `f32` sum, difference, product, quotient, remainder or square root is computed in `f64` and rounded.
+/// The result is the correctly rounded one because `f64` has more than twice the bits of `f32`. `fma` is the
+/// exception, so `f32` operands use `f32::mul_add`.
 fn native(op: Op, args: [usize; 3], dtype: DType, values: &[Scalar]) -> Scalar {
     let args = args.map(|arg| values[arg]);
     if op == Op::Select {

@@ -1,10 +1,10 @@
-//! What is known of values before any is computed: of some, operations take fewer steps.
+//! Sign analysis: derives the signs and ranges of values, so that operations on them take fewer steps.
 
 use super::dtype::Const;
 use super::graph::{Graph, NodeId, NodeKind, Reduce};
 use super::ops::Op;
 
-/// A side of 0; the zeros are on both.
+/// A side of 0. Both sides include the zeros.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Below,
@@ -12,12 +12,13 @@ enum Side {
 }
 
 impl Graph {
-    /// Whether a value is known to be no more than 0, or NaN.
+    /// Returns true if the value is known to be at most 0, or NaN.
     pub fn is_nonpositive(&self, id: NodeId) -> bool {
         self.side(id, 4) == Some(Side::Below)
     }
 
-    /// The side of 0 on which a value is if it is not NaN, as far as this many operations tell.
+    /// Returns the side of 0 of the value if it is not NaN, following its operands through at most `depth`
+    /// operations.
     fn side(&self, id: NodeId, depth: u32) -> Option<Side> {
         let node = self.node(id);
         let depth = depth.checked_sub(1)?;
@@ -48,7 +49,9 @@ impl Graph {
         }
     }
 
-    /// Whether a value is known to be from 1 to 2, or NaN: one more than an exponential of what is not positive.
+    /// Returns true if the value is known to be between 1 and 2, or NaN.
+    ///
+    /// The recognised form is 1 plus the exponential of a nonpositive value.
     pub fn is_from_one_to_two(&self, id: NodeId) -> bool {
         let NodeKind::Apply(Op::Add) = self.node(id).kind else { return false };
         let is_one = |id| matches!(self.node(id).kind, NodeKind::Literal(Const::Float(x)) if x == 1.0);

@@ -1,6 +1,7 @@
-//! What must hold of a graph between passes.
+//! Verifier of Graph IR, which runs between passes.
 //!
-//! Invariant: whatever a user writes, a graph that was given out passes; a failure is a mistake of ours.
+//! Invariant: every graph that the front end returns passes the verifier, whatever the user wrote. A failure
+//! is a bug in the compiler.
 
 use super::dtype::{Const, DType};
 use super::graph::{
@@ -9,10 +10,10 @@ use super::graph::{
 };
 use super::ops::Typing;
 
-/// Checks a graph: order, arities, dtypes and axes of the nodes; dtypes and axes of the outputs.
+/// Verifies the order, arities, dtypes and axes of the nodes, and the dtypes and axes of the outputs.
 ///
 /// # Errors
-/// The first thing that does not hold, with the number of its node.
+/// Returns the first violation, with the number of its node.
 pub fn graph(graph: &Graph) -> Result<(), String> {
     ensure(graph.axes.len() <= AXES_MAX, || format!("{} axes", graph.axes.len()))?;
     for axis in &graph.axes {
@@ -41,7 +42,8 @@ pub fn graph(graph: &Graph) -> Result<(), String> {
         check_output(graph, output).map_err(|what| format!("output {i}: {what}"))?;
     }
     let dests: Vec<Option<ParamId>> = graph.outputs.iter().map(|output| in_place(output.dest)).collect();
-    // `None`, a returned output, comes last; in-place ones are in the order of their parameters, once each.
+    // Outputs in place (`Some`) come first, in the order of their parameters and once each. Returned ones
+    // follow.
     let ordered = dests.windows(2).all(|pair| match pair {
         [Some(first), Some(second)] => first < second,
         [None, Some(_)] => false,
@@ -83,7 +85,10 @@ fn check_param(graph: &Graph, param: &Param) -> Result<(), String> {
     }
 }
 
-/// Whether axes have the extents of others, or those of the parts of an axis that has: another may have taken its place.
+/// Returns true if `axes` have the extents of the axes `own`, or of the parts of a combined axis with such an
+/// extent.
+///
+/// Only extents are compared, because another axis of the same extent may have replaced the original one.
 fn covers(graph: &Graph, own: &[AxisId], axes: &[AxisId]) -> bool {
     let Some((&first, rest)) = own.split_first() else { return axes.is_empty() };
     let extent = |axis: AxisId| &graph.axis(axis).extent;
@@ -95,7 +100,7 @@ fn covers(graph: &Graph, own: &[AxisId], axes: &[AxisId]) -> bool {
     })
 }
 
-/// The set of axes that are all known and different.
+/// Returns the set of the axes, all of which must exist and differ.
 fn distinct(graph: &Graph, axes: &[AxisId]) -> Result<AxisSet, String> {
     let mut set = AxisSet::EMPTY;
     for &axis in axes {
@@ -142,7 +147,7 @@ fn check_node(graph: &Graph, id: NodeId, node: &Node) -> Result<(), String> {
             operands(op.info().typing, &args, node.dtype)?;
             union
         }
-        // A cast may widen: its operand is the same along the axes it lacks.
+        // The operand of a cast may be broadcast along axes that it lacks.
         NodeKind::Cast if node.axes.contains_all(union) => node.axes,
         NodeKind::Cast => union,
         NodeKind::Reduce(reduce, axes) => {
@@ -205,14 +210,14 @@ fn operands(typing: Typing, args: &[&Node], result: DType) -> Result<(), String>
     ensure(typing.result(&dtypes) == result, || format!("{result} from {dtypes:?}"))
 }
 
-/// The axes that are left when some are combined or fixed.
+/// Returns the axes that remain after a reduction or a gather removes some.
 fn reduced(args: &[&Node], has: AxisSet, gone: AxisSet, dtype: DType) -> Result<AxisSet, String> {
     ensure(!gone.is_empty() && has.contains_all(gone), || String::from("the operand lacks the axes"))?;
     ensure(args.iter().all(|arg| arg.dtype == dtype), || String::from("its dtype is not its operand's"))?;
     Ok(has.minus(gone))
 }
 
-/// The axes of the elements at some coordinates along an axis.
+/// Returns the axes of a gather along an axis.
 fn elements_at(graph: &Graph, axis: AxisId, args: &[&Node], dtype: DType) -> Result<AxisSet, String> {
     let (of, rest) = (args[0], &args[1..]);
     let dtypes = rest.iter().map(|arg| arg.dtype).zip([DType::I32, DType::Bool]);
@@ -272,7 +277,9 @@ mod tests {
         ParamKind::View { of: ParamId(of), axes: axes.to_vec() }
     }
 
-    /// `x[N, C = 3]`, `p: &mut f32[N]` and a scalar: writes the exponential of a sum over C to `p`, and returns `x`.
+    /// Writes the exponential of a sum over C to `p`, and returns `x`.
+    ///
+    /// The parameters are `x[N, C = 3]`, `p: &mut f32[N]` and a scalar.
     fn sample() -> Graph {
         let mut sample = Graph::new("sample");
         sample.symbols.push(String::from("N"));
@@ -298,7 +305,7 @@ mod tests {
         sample
     }
 
-    /// The elements of a node at one place along C.
+    /// Adds a static index of a node along C.
     fn pick(graph: &mut Graph, of: u32, place: Const, dtype: DType) {
         let index = graph.push(node(NodeKind::Literal(place), &[], dtype, &[]));
         graph.push(node(NodeKind::Gather(C), &[of, index.0], DType::F32, &[N]));
@@ -440,7 +447,7 @@ mod tests {
     fn elements_are_picked_where_a_value_says() {
         let mut picks = sample();
         pick(&mut picks, 0, Const::Int(2), DType::I32);
-        // At a coordinate, where a condition holds: the axis is gone, and back.
+        // A gather along C at the coordinate along C removes the axis and adds it again.
         picks.push(node(NodeKind::Coord(C), &[], DType::I32, &[C]));
         picks.push(node(NodeKind::Gather(C), &[0, 9, 4], DType::F32, &[N, C]));
         assert_eq!(graph(&picks), Ok(()));

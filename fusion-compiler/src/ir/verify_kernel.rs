@@ -1,7 +1,8 @@
-//! What must hold of a kernel between passes. A violation is a bug in the compiler.
+//! Verifier of Kernel IR, which runs between passes. A violation is a bug in the compiler.
 //!
-//! Every operand is defined before its use and still in scope, types agree with the op table, buffers are used
-//! as their access says, `Lanes::Loop` occurs only within `Stmt::Vector`, and what threads do together they all do.
+//! Every operand is defined before its use and still in scope. Types agree with the op table, and accesses
+//! agree with the declared access of the buffer. `Lanes::Loop` occurs only inside `Stmt::Vector`. All threads
+//! reach the statements that they execute together.
 
 use super::dtype::{Const, DType};
 use super::graph::Access;
@@ -11,10 +12,10 @@ use super::kernel::{
 };
 use super::ops::{Op, Typing};
 
-/// Checks a kernel; the error says what is wrong with which statement.
+/// Verifies a kernel.
 ///
 /// # Errors
-/// The first violation, in words.
+/// Returns a description of the first violation, with the text of the kernel.
 pub fn kernel(kernel: &Kernel) -> Result<(), String> {
     let count = kernel.types.len();
     let mut verifier = Verifier {
@@ -30,13 +31,13 @@ pub fn kernel(kernel: &Kernel) -> Result<(), String> {
     verifier.enter(&[], &kernel.body, &[]).map_err(|error| format!("{error} in\n{kernel}"))
 }
 
-/// In which threads of a team a value may be another.
+/// The threads of a team in which a value may differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Varies {
     Nowhere,
-    /// In those of other warps.
+    /// The value may differ between warps.
     ByWarp,
-    /// In all.
+    /// The value may differ between any two threads.
     ByThread,
 }
 
@@ -44,23 +45,23 @@ struct Verifier<'k> {
     kernel: &'k Kernel,
     scope: Vec<bool>,
     varies: Vec<Varies>,
-    /// The expressions of values that have one.
+    /// The defining expression of each value, if the value has one.
     made_by: Vec<Option<&'k Expr>>,
     vector: bool,
-    /// Whether not all threads of a team may be here, or not as often.
+    /// True if some threads of a team may not be here, or may be here more often than others.
     branched: bool,
-    /// Whether not all threads of a warp may be here.
+    /// True if some threads of a warp may not be here.
     conditional: bool,
     mailboxes: Mailboxes,
 }
 
-/// What is known of the mailboxes of a cluster's blocks.
+/// The state of the mailboxes in the blocks of a cluster.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mailboxes {
     Closed,
-    /// This block's are open.
+    /// The mailboxes of this block are open.
     Open,
-    /// All are.
+    /// The mailboxes of all blocks are open.
     AllOpen,
 }
 
@@ -189,13 +190,13 @@ impl<'k> Verifier<'k> {
         Ok(())
     }
 
-    /// In which threads what it makes may be another.
+    /// Returns in which threads the values that a statement defines may differ.
     fn makes_varying(&self, stmt: &Stmt, operands: &[Value]) -> Varies {
         match stmt {
             Stmt::Let(_, expr) if self.is_of_warp(expr) => Varies::ByWarp,
             Stmt::Let(_, expr) if is_of_thread(expr) => Varies::ByThread,
             Stmt::Let(..) => self.most_varying(operands),
-            // Nothing needs to know it better.
+            // A conservative answer, because no check needs a better one.
             Stmt::Loop { .. } | Stmt::Vector { .. } => Varies::ByThread,
             Stmt::AllReduce(_) if self.kernel.rows_per_team > 1 => Varies::ByThread,
             Stmt::AllReduce(_)
@@ -211,7 +212,8 @@ impl<'k> Verifier<'k> {
         operands.iter().map(|operand| self.varies[operand.0 as usize]).max().unwrap_or(Varies::Nowhere)
     }
 
-    /// Whether it is the number of a thread without the bits by which those of a warp differ.
+    /// Returns true if the expression shifts a thread's number right by at least the bits of the lane in its
+    /// warp.
     fn is_of_warp(&self, expr: &Expr) -> bool {
         let made_by = |value: Value| self.made_by[value.0 as usize];
         let Expr::Apply(Op::ShrRaw, args) = expr else { return false };
@@ -220,7 +222,7 @@ impl<'k> Verifier<'k> {
         is_number && matches!(made_by(args[1]), Some(Expr::Const(Const::Int(by))) if *by >= bits)
     }
 
-    /// A body with the values that it gets, and those that leave it.
+    /// Verifies a body, given the values that it gets and the values that leave it.
     fn enter(&mut self, given: &[Value], body: &'k [Stmt], leaving: &[Value]) -> Result<(), String> {
         given.iter().try_for_each(|value| self.known(*value).and_then(|()| self.define(*value)))?;
         let mut made = given.to_vec();
@@ -234,7 +236,7 @@ impl<'k> Verifier<'k> {
         Ok(())
     }
 
-    /// A loop with its counter, and whether that may be another in other threads.
+    /// Verifies a loop, given its counter and the threads in which the counter may differ.
     fn looped(
         &mut self,
         (var, varies): (Value, Varies),
@@ -256,7 +258,7 @@ impl<'k> Verifier<'k> {
         self.enter(&given, body, &next)
     }
 
-    /// What lanes or threads make together: what they have is of `lanes`, all else of one lane.
+    /// Verifies a fold. The combined values have `lanes`, and all other values have one lane.
     fn fold(&mut self, fold: &'k Fold, lanes: Lanes) -> Result<(), String> {
         let Fold { over, times, identity, left, right, body, results, out } = fold;
         if let Some(times) = times {
@@ -288,7 +290,7 @@ impl<'k> Verifier<'k> {
             return Err(format!("there is no shared memory {}", id.0));
         };
         self.expect(index, INDEX)?;
-        // What is narrow becomes bits before it is printed.
+        // `legalize` replaces narrow elements by their bits.
         let bits = shared.dtype.size() < 4 && ty.dtype == DType::U32;
         if ty.dtype == shared.dtype || bits {
             Ok(())
@@ -297,7 +299,7 @@ impl<'k> Verifier<'k> {
         }
     }
 
-    /// That a value to be made is one of the kernel's.
+    /// Checks that a value to be defined has a type in the kernel.
     fn known(&self, value: Value) -> Result<(), String> {
         let known = (value.0 as usize) < self.scope.len();
         if known { Ok(()) } else { Err(format!("{value} has no type")) }
@@ -405,7 +407,7 @@ impl<'k> Verifier<'k> {
         let allowed = buffer.access == how || buffer.access == Access::ReadWrite;
         let index = self.kernel.ty(at.index);
         let indexed = index.dtype == DType::Index && (index.lanes == Lanes::ONE || index.lanes == ty.lanes);
-        // What is narrow becomes bits before it is printed.
+        // `legalize` replaces narrow elements by their bits.
         let bits = buffer.dtype.size() < 4 && ty.dtype == DType::U32;
         if allowed && indexed && (buffer.dtype == ty.dtype || bits) && at.phase < at.stride {
             Ok(())
@@ -415,7 +417,7 @@ impl<'k> Verifier<'k> {
     }
 }
 
-/// Whether each thread has its own.
+/// Returns true if the expression may have another value in each thread.
 fn is_of_thread(expr: &Expr) -> bool {
     matches!(expr, Expr::TeamId | Expr::SubgroupLane | Expr::ThreadId | Expr::GridId | Expr::Shuffle(..))
 }

@@ -1,4 +1,4 @@
-//! What writes kernels.
+//! Construction of kernels.
 
 use smallvec::SmallVec;
 
@@ -6,34 +6,34 @@ use super::{Expr, Lanes, Stmt, Type, Uniform, UniformId, Value, Values};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::ops::Op;
 
-/// Appends statements to a body. Every expansion and every schedule writes through one.
+/// Appends statements to a body. Every expansion and every schedule uses a builder.
 pub struct Builder<'k> {
-    /// Types of all values made so far in the kernel.
+    /// Types of all values defined so far in the kernel.
     pub types: &'k mut Vec<Type>,
-    /// Uniforms asked for so far in the kernel.
+    /// Uniforms used so far in the kernel.
     pub uniforms: &'k mut Vec<Uniform>,
-    /// The body that grows.
+    /// Body to which statements are appended.
     pub body: &'k mut Vec<Stmt>,
 }
 
 impl Builder<'_> {
-    /// The same, for a shorter time.
+    /// Returns the same builder with a shorter lifetime.
     pub fn reborrow(&mut self) -> Builder<'_> {
         Builder { types: self.types, uniforms: self.uniforms, body: self.body }
     }
 
-    /// The type of a value.
+    /// Returns the type of a value.
     pub fn ty(&self, value: Value) -> Type {
         self.types[value.0 as usize]
     }
 
-    /// A fresh value that some other statement defines.
+    /// Creates a value that another statement defines.
     pub fn declare(&mut self, ty: Type) -> Value {
         self.types.push(ty);
         Value(self.types.len() as u32 - 1)
     }
 
-    /// A uniform, the same one for the same argument; one lane.
+    /// Adds a uniform, or reuses the one with the same argument, and returns its value of one lane.
     pub fn uniform(&mut self, uniform: Uniform) -> Value {
         let ty = Type { dtype: uniform.dtype, lanes: Lanes::ONE };
         let known = self.uniforms.iter().position(|known| known.arg == uniform.arg);
@@ -44,14 +44,14 @@ impl Builder<'_> {
         self.bind(ty, Expr::Uniform(UniformId(id as u16)))
     }
 
-    /// Names an expression.
+    /// Defines a value as the result of an expression.
     pub fn bind(&mut self, ty: Type, expr: Expr) -> Value {
         let value = self.declare(ty);
         self.body.push(Stmt::Let(value, expr));
         value
     }
 
-    /// An operation of the table. One-lane operands are splat to the lanes of the others.
+    /// Appends an operation of the table. Operands of one lane are splat to the lanes of the others.
     pub fn apply(&mut self, op: Op, args: &[Value]) -> Value {
         let lanes = args.iter().map(|&arg| self.ty(arg).lanes).find(|&lanes| lanes != Lanes::ONE);
         let lanes = lanes.unwrap_or(Lanes::ONE);
@@ -61,7 +61,7 @@ impl Builder<'_> {
         self.bind(Type { dtype, lanes }, Expr::Apply(op, args))
     }
 
-    /// The value in all `lanes`; itself if it has them already.
+    /// Returns the value in `lanes` lanes. A value that has them already is returned as it is.
     pub fn splat(&mut self, value: Value, lanes: Lanes) -> Value {
         let ty = self.ty(value);
         if ty.lanes == lanes {
@@ -70,32 +70,32 @@ impl Builder<'_> {
         self.bind(Type { lanes, ..ty }, Expr::Splat(value))
     }
 
-    /// A number of any type, in one lane.
+    /// Returns a constant of any type, in one lane.
     pub fn constant(&mut self, dtype: DType, value: Const) -> Value {
         self.bind(Type { dtype, lanes: Lanes::ONE }, Expr::Const(value))
     }
 
-    /// An `f32` number, in one lane.
+    /// Returns an `f32` constant, in one lane.
     pub fn f32(&mut self, value: f32) -> Value {
         self.constant(DType::F32, Const::Float(f64::from(value)))
     }
 
-    /// An `i32` number, in one lane.
+    /// Returns an `i32` constant, in one lane.
     pub fn i32(&mut self, value: i32) -> Value {
         self.constant(DType::I32, Const::Int(i64::from(value)))
     }
 
-    /// A `u32` number, in one lane.
+    /// Returns a `u32` constant, in one lane.
     pub fn u32(&mut self, value: u32) -> Value {
         self.constant(DType::U32, Const::Int(i64::from(value)))
     }
 
-    /// A position, in one lane.
+    /// Returns an index constant, in one lane.
     pub fn index(&mut self, value: i64) -> Value {
         self.constant(DType::Index, Const::Int(value))
     }
 
-    /// Conversion, lane by lane.
+    /// Converts a value to a dtype, lane by lane. A value that has the dtype already is returned as it is.
     pub fn cast(&mut self, value: Value, dtype: DType) -> Value {
         let ty = self.ty(value);
         if ty.dtype == dtype {
@@ -104,7 +104,7 @@ impl Builder<'_> {
         self.bind(Type { dtype, ..ty }, Expr::Cast(value))
     }
 
-    /// The same bits as another type of the same size, lane by lane.
+    /// Reinterprets the bits as another type of the same size, lane by lane.
     pub fn bitcast(&mut self, value: Value, dtype: DType) -> Value {
         let ty = self.ty(value);
         self.bind(Type { dtype, ..ty }, Expr::Bitcast(value))

@@ -1,10 +1,10 @@
-//! What variants ask of calls and devices.
+//! Conditions of variants on calls and devices.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ir::dim::DimExpr;
 
-/// What a variant asks of a call.
+/// A condition that a variant has on a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Condition {
     /// The extent is a multiple of the number.
@@ -13,33 +13,33 @@ pub enum Condition {
     AtMost(DimExpr, i64),
     /// The extent is at least the number.
     AtLeast(DimExpr, i64),
-    /// A kernel of the device sees this many bytes of a buffer at once.
+    /// The device can bind this many bytes of a buffer to a kernel at once.
     Binds(DimExpr),
-    /// The device has this many bytes of memory that the threads of a block share.
+    /// The device has this many bytes of shared memory for a block.
     Shares(DimExpr),
-    /// The subgroups of the device are all of one size, and blocks of this many threads are some of them.
+    /// The subgroups of the device have one size, and this number of threads is a multiple of the size.
     Subgroups(u32),
     /// The device has clusters of this many blocks.
     Clusters(u32),
 }
 
-/// What a device has of what variants ask for.
+/// The limits of a device that conditions compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most storage buffers that a kernel can bind.
+    /// Maximum number of storage buffers that a kernel can bind.
     pub buffers: u32,
-    /// Most bytes of a buffer that a kernel sees at once.
+    /// Maximum number of bytes of a buffer that a kernel can bind at once.
     pub binding_bytes: u64,
-    /// Most bytes of memory that the threads of a block share.
+    /// Maximum number of bytes of shared memory of a block.
     pub shared_bytes: u64,
-    /// Threads of each subgroup; 0 where there are none, or of several sizes.
+    /// Number of threads in each subgroup; 0 without subgroups, or with subgroups of several sizes.
     pub subgroup: u32,
-    /// Most blocks of a cluster, which share their memory; 1 where there are no clusters.
+    /// Maximum number of blocks in a cluster; 1 without clusters.
     pub cluster: u32,
 }
 
 impl Condition {
-    /// Whether it holds, if that depends on neither extents nor device.
+    /// Returns the value of the condition, if the value depends on neither extents nor the device.
     pub fn known(&self) -> Option<bool> {
         match self {
             Condition::Divides(extent, divisor) => match extent.as_const() {
@@ -54,7 +54,7 @@ impl Condition {
         }
     }
 
-    /// Whether it holds wherever these do.
+    /// Returns true if the condition follows from the conditions `when`.
     pub fn follows(&self, when: &[Condition]) -> bool {
         let enough = |given: &DimExpr, asked: &DimExpr| match (given.as_const(), asked.as_const()) {
             (Some(given), Some(asked)) => given >= asked,
@@ -74,7 +74,7 @@ impl Condition {
         })
     }
 
-    /// Whether it holds for these extents, on a device with these limits.
+    /// Returns true if the condition is true for these extents on a device with these limits.
     pub fn holds(&self, symbols: &[i64], limits: &Limits) -> bool {
         let within = |bytes: &DimExpr, most: u64| {
             let bytes = bytes.eval(symbols).and_then(|bytes| u64::try_from(bytes).ok());

@@ -1,6 +1,7 @@
-//! What was fused, as reports tell it.
+//! Summary of the fusion, for reports.
 //!
-//! Invariant: what does not depend on the call; what a call runs and moves, a report finds in the plan's variants.
+//! Invariant: the summary has only what is independent of a call. A report reads the launches and bytes of a
+//! call from the plan's variants.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,103 +9,104 @@ use super::super::dim::DimExpr;
 use super::super::graph::Math;
 use super::{List, Text};
 
-/// What was fused, for reports.
+/// A summary of the fusion, for reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Kernels without fusion: one per op.
+    /// Number of kernels without fusion, one for each op.
     pub ops: u32,
-    /// Bytes moved without fusion.
+    /// Number of bytes moved without fusion.
     pub unfused_bytes: DimExpr,
-    /// How operations are computed: `#[fuse(fast_math)]`, `#[fuse(strict)]` or neither.
+    /// Accuracy mode, from `#[fuse(fast_math)]`, `#[fuse(strict)]` or neither.
     pub math: Math,
-    /// What kernels read and write: parameters, then what is made, in order.
+    /// Tensors that kernels read and write: the parameters, then the created tensors, in order.
     pub arrays: List<Array>,
-    /// One per kernel, in order.
+    /// Summaries of the groups, one for each kernel, in order.
     pub groups: List<GroupSummary>,
-    /// Why what is not in one kernel is not.
+    /// Boundaries between kernels, with their reasons.
     pub boundaries: List<Boundary>,
-    /// The programs that have these kernels, by position in `Plan::programs`.
+    /// Programs that have these kernels, by position in `Plan::programs`.
     pub programs: List<u16>,
-    /// Of the programs whose kernels are not these, because they may bind fewer buffers, or more.
+    /// Summaries of programs with other kernels, because they may bind fewer or more buffers.
     pub others: List<Summary>,
 }
 
 /// A tensor that kernels read or write, for reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Array {
-    /// The parameter, `result`, or the operation that makes it.
+    /// Name of the parameter, `result`, or the operation that computes the tensor.
     pub name: Text,
-    /// Dtype and dims, as users would write them.
+    /// Dtype and dims, in the syntax of user code.
     pub shape: Text,
-    /// In memory.
+    /// Size in memory, in bytes.
     pub bytes: DimExpr,
-    /// Whose it is.
+    /// Owner of the tensor.
     pub kind: ArrayKind,
 }
 
-/// Whose a tensor is.
+/// The owner of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ArrayKind {
-    /// What the caller passes.
+    /// A parameter that the caller passes.
     Param,
     /// The new content of a `&mut` parameter.
     InPlace,
-    /// What is returned, at this position.
+    /// The returned tensor at this position.
     Returned(u16),
-    /// Stored only to be read by other kernels.
+    /// A tensor that is stored only for other kernels to read.
     Temporary,
 }
 
-/// One kernel of a plan, for reports.
+/// A kernel of a plan, for reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroupSummary {
     /// Name of the kernel.
     pub kernel: Text,
-    /// The schedule's name.
+    /// Name of the schedule.
     pub schedule: Text,
-    /// What the kernel is about: what is combined in it and along which dims, if anything is.
+    /// Hero of the group: the name of the schedule, with the reductions and their dims, if any.
     pub hero: Text,
-    /// The ops in it, in order.
+    /// Ops of the group, in order.
     pub ops: List<Text>,
-    /// The iteration space, as users would write it.
+    /// Iteration space, in the syntax of user code.
     pub space: Text,
-    /// What is read.
+    /// Tensors that the kernel reads.
     pub reads: List<Traffic>,
-    /// What is written.
+    /// Tensors that the kernel writes.
     pub writes: List<Traffic>,
-    /// What there is of it in each program.
+    /// Variants of the kernel in each program.
     pub variants: List<VariantSummary>,
 }
 
-/// What a kernel reads or writes of a tensor, for reports.
+/// The bytes of a tensor that a kernel reads or writes, for reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Traffic {
-    /// Of which, by position in `Summary::arrays`.
+    /// The tensor, by position in `Summary::arrays`.
     pub array: u16,
-    /// How much: all of it, or what is picked of it.
+    /// Number of bytes: all of the tensor, or the gathered elements.
     pub bytes: DimExpr,
 }
 
 /// The variants of a kernel in one program, for reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VariantSummary {
-    /// How many there are.
+    /// Number of variants.
     pub variants: u16,
-    /// What sets them apart: each says what some of them have`|`what others have, or what all have.
+    /// Properties of the variants: `a|b` if some variants have `a` and others `b`, else a property of all
+    /// variants.
     pub kinds: List<Text>,
 }
 
-/// Two kernels that are not one.
+/// A boundary between two kernels that are not fused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Boundary {
-    /// The value that is stored between them.
+    /// Name of the value that is stored at the boundary.
     pub value: Text,
-    /// The same, by position in `Summary::arrays`.
+    /// The stored value, by position in `Summary::arrays`.
     pub array: u16,
-    /// Why.
+    /// Reason for the boundary.
     pub reason: Text,
-    /// In the user's source; 0 if unknown.
+    /// Line in the user's source; 0 if unknown.
     pub line: u32,
-    /// In the user's source; 0 if unknown.
+    /// Column in the user's source; 0 if unknown.
     pub column: u32,
 }

@@ -1,8 +1,8 @@
-//! Lines of shaders that devices may leave out or replace.
+//! Lines of WGSL shaders that the runtime may remove or replace.
 
-/// What a text begins with that asks for subgroups. Not all who know them know this line.
+/// First line of a shader that uses subgroups. Some implementations with subgroups do not accept the line.
 pub const SUBGROUPS: &str = "enable subgroups;\n";
-/// The declaration of the uniforms that a device with immediates may replace.
+/// Declaration of the uniforms, which the runtime replaces on devices with immediates.
 pub const UNIFORM_DECLARATION: &str = "@group(1) @binding(0) var<uniform> args: Args;";
-/// What it is replaced by.
+/// Replacement of `UNIFORM_DECLARATION` on devices with immediates.
 pub const IMMEDIATE_DECLARATION: &str = "var<immediate> args: Args;";

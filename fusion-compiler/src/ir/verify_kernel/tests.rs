@@ -1,4 +1,4 @@
-//! Kernels spoilt in one place each, and what the verifier says of them.
+//! Tests of the verifier: each breaks a valid kernel in one place and expects an error.
 
 use smallvec::smallvec;
 
@@ -11,7 +11,7 @@ const F32: Type = Type { dtype: DType::F32, lanes: Lanes::ONE };
 const F32X4: Type = Type { dtype: DType::F32, lanes: Lanes::Const(4) };
 const F32S: Type = Type { dtype: DType::F32, lanes: Lanes::Loop };
 
-// The values of the sample, in the order in which it makes them.
+// The values of the sample in the order of their definitions.
 const N: Value = Value(0);
 const ZERO: Value = Value(1);
 const HALF: Value = Value(2);
@@ -30,7 +30,7 @@ const PICKED: Value = Value(14);
 const A: BufferId = BufferId(0);
 const OUT: BufferId = BufferId(1);
 
-/// A kernel with every kind of statement: a loop with a condition inside, and a vector loop.
+/// Returns a kernel with a conditional in a loop, and a vector loop.
 fn sample() -> Kernel {
     let buffer = |name: &str, access| Buffer::new(name, DType::F32, access);
     let buffers = vec![buffer("a", Access::Read), buffer("out", Access::Write)];
@@ -72,7 +72,7 @@ fn sample() -> Kernel {
     Kernel { buffers, uniforms, types, body: top, ..Kernel::new("sample", IndexWidth::Bits32) }
 }
 
-/// What makes a value of the sample.
+/// Returns the expression that defines a value of the sample.
 fn maker(kernel: &mut Kernel, value: Value) -> &mut Expr {
     find(&mut kernel.body, value).expect("the sample makes the value")
 }
@@ -89,7 +89,7 @@ fn find(body: &mut [Stmt], value: Value) -> Option<&mut Expr> {
     })
 }
 
-/// The access of a load of the sample.
+/// Returns the address of a load of the sample.
 fn load(kernel: &mut Kernel, value: Value) -> &mut Address {
     match maker(kernel, value) {
         Expr::Load(at) => at,
@@ -222,7 +222,7 @@ fn refuses_accesses_that_do_not_fit() {
 fn reads_under_conditions_that_do_not_fit() {
     let mut conditional = sample();
     *maker(&mut conditional, X) = Expr::LoadWhere(Address::new(A, I), INSIDE);
-    // One for all lanes.
+    // A mask of one lane applies to all lanes.
     *maker(&mut conditional, FOUR) = Expr::LoadWhere(Address::new(A, I), INSIDE);
     assert_eq!(kernel(&conditional), Ok(()));
     check(&[

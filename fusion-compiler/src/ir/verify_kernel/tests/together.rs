@@ -1,4 +1,4 @@
-//! What iterations, lanes and threads make together: carried values, folds, shared memory and barriers.
+//! Tests of carried values, folds, shared memory, barriers and cluster exchanges.
 
 use super::*;
 use crate::ir::kernel::{Carried, ClusterExchange, Fold, Scope, Shared, SharedLen, Shuffle};
@@ -27,7 +27,9 @@ fn end() -> Uniform {
     Uniform { name: String::from("n"), dtype: DType::Index, arg: UniformArg::End }
 }
 
-/// Sums of rows by teams: what each thread carries on, then all of it together, and a way through shared memory.
+/// Returns a kernel that sums rows by teams.
+///
+/// Each thread carries a sum, an all-reduce combines the sums, and the result passes through shared memory.
 fn rows() -> Kernel {
     let (mut types, mut uniforms, mut top) = (Vec::new(), Vec::new(), Vec::new());
     let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut top };
@@ -69,7 +71,7 @@ fn rows() -> Kernel {
     Kernel { team: 32, shared, ..empty(types, uniforms, top) }
 }
 
-/// The largest of a vector's lanes and where it is: a fold of two components.
+/// Returns a kernel that folds the lanes of a vector to the largest value and its position, two components.
 fn largest() -> Kernel {
     let (mut types, mut uniforms, mut top) = (Vec::new(), Vec::new(), Vec::new());
     let (mut vector, mut function) = (Vec::new(), Vec::new());
@@ -99,7 +101,7 @@ fn largest() -> Kernel {
     empty(types, uniforms, top)
 }
 
-/// The parts of the loop over rows.
+/// Returns the kind, the start and the body of the loop over rows.
 fn row_loop(kernel: &mut Kernel) -> (&mut LoopKind, &mut Value, &mut Vec<Stmt>) {
     match kernel.body.last_mut() {
         Some(Stmt::Loop { kind, start, body, .. }) => (kind, start, body),
@@ -111,7 +113,7 @@ fn statements(kernel: &mut Kernel) -> &mut Vec<Stmt> {
     row_loop(kernel).2
 }
 
-/// What the loop over the elements of a row carries.
+/// Returns the value that the loop over the elements of a row carries.
 fn carried(kernel: &mut Kernel) -> &mut Carried {
     match &mut statements(kernel)[0] {
         Stmt::Loop { carried, .. } => &mut carried[0],
@@ -140,7 +142,7 @@ fn fold_of(stmt: &mut Stmt) -> Option<&mut Fold> {
     }
 }
 
-/// Puts a statement of the row under a condition.
+/// Puts statement `at` of the row loop under a condition.
 fn guard(kernel: &mut Kernel, at: usize) {
     let body = statements(kernel);
     let cond = body.remove(body.len() - 2);
@@ -226,7 +228,7 @@ fn refuses_what_not_all_threads_do_together() {
         &[
             (|k| guard(k, 1), "threads combine what not all of them have"),
             (|k| *row_loop(k).0 = LoopKind::Grid, "threads combine what not all of them have"),
-            // As many rows as this thread has, which may be others than its team has.
+            // The first row, and so the number of rows, then differs between the threads of a team.
             (|k| *row_loop(k).1 = THREAD, "threads combine what not all of them have"),
             (|k| guard(k, 3), "a barrier that not all threads reach"),
             (|k| guard(k, 5), "a shuffle that not all threads of a warp come to"),
@@ -318,7 +320,7 @@ fn what_is_made_together_is_printed() {
     assert_eq!(largest().to_string(), text);
 }
 
-/// A shuffle and two barriers under a condition on the number of a thread, or on that of its warp.
+/// Verifies statements under a condition on a thread's number, shifted right by `shift`.
 fn in_warps(shift: Option<i64>, guarded: Vec<Stmt>, shuffles: bool) -> Result<(), String> {
     let (mut types, mut uniforms, mut top, mut body) = (Vec::new(), Vec::new(), Vec::new(), guarded);
     let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut top };
@@ -335,7 +337,8 @@ fn in_warps(shift: Option<i64>, guarded: Vec<Stmt>, shuffles: bool) -> Result<()
     kernel(&Kernel { team: 32, ..empty(types, uniforms, top) })
 }
 
-/// Threads of a warp are all there where what decides has no bit by which they differ.
+/// All threads of a warp reach a barrier if the condition does not depend on the lane's bits of a thread's
+/// number.
 #[test]
 fn warps_are_whole_where_they_decide_together() {
     let barrier = |among| vec![Stmt::Barrier(among)];
@@ -353,7 +356,7 @@ fn warps_are_whole_where_they_decide_together() {
     }
 }
 
-/// A kernel of clusters whose blocks send each other what their threads have, and all that is wrong with another.
+/// Verifies an exchange between the blocks of a cluster, and sequences of steps that are invalid.
 #[test]
 fn refuses_mail_that_does_not_arrive() {
     let in_order = |first: &[ClusterExchange],
