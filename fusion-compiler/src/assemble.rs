@@ -1,7 +1,7 @@
-//! Groups → plan: which memory each value lives in.
+//! Groups → plan: the memory of each value.
 //!
-//! Invariant: slots mean the same in the programs of all targets. Where one target cannot overwrite a
-//! parameter in place, none does.
+//! Invariant: a slot means the same memory in the programs of all targets. A parameter is overwritten in
+//! place on all targets or on none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,15 +18,16 @@ use crate::larger::Class;
 use crate::schedule::{Operand, Scratch, Work};
 use crate::target::TargetFacts;
 
-/// Where every stored value lives.
+/// Memory slots of all stored values.
 pub struct Memory<'g> {
     graph: &'g Graph,
-    /// By position in the graph's outputs; in-place ones that need no tensor have none.
+    /// Number of the output tensor, by position in the graph's outputs. In-place outputs without a tensor of
+    /// their own have none.
     outputs: Vec<Option<u16>>,
 }
 
 impl<'g> Memory<'g> {
-    /// Decides what is overwritten in place, for all targets together.
+    /// Decides which parameters are overwritten in place, for all targets together.
     pub fn new<'f>(graph: &'g Graph, fused: impl IntoIterator<Item = &'f Fused>) -> Memory<'g> {
         let double_buffered: BTreeSet<ParamId> =
             fused.into_iter().flat_map(|fused| fused.double_buffered.clone()).collect();
@@ -50,7 +51,7 @@ impl<'g> Memory<'g> {
         }
     }
 
-    /// The tensors that a call makes.
+    /// Returns the tensors that a call allocates.
     pub fn plan_outputs(&self) -> Vec<Output> {
         let made = self.graph.outputs.iter().zip(&self.outputs).filter(|(_, made)| made.is_some());
         made.map(|(output, _)| Output {
@@ -66,7 +67,7 @@ impl<'g> Memory<'g> {
     }
 }
 
-/// What the caller passes.
+/// Returns the parameters that the caller passes. The caller passes nothing for a view.
 pub fn params(graph: &Graph) -> Vec<Param> {
     let kind = |kind: &graph::ParamKind, portion: Option<Portion>| match kind {
         graph::ParamKind::Tensor { access, .. } if graph.any_shape => {
@@ -86,7 +87,7 @@ pub fn params(graph: &Graph) -> Vec<Param> {
     graph.params.iter().filter_map(param).collect()
 }
 
-/// The dims that are others together.
+/// Returns the dims whose extent is the product of other extents.
 pub fn products(graph: &Graph) -> Vec<Product> {
     let product = |split: &graph::Split| {
         let mut parts = dims(graph, &split.parts);
@@ -104,7 +105,7 @@ pub fn products(graph: &Graph) -> Vec<Product> {
     graph.splits.iter().map(product).collect()
 }
 
-/// The dims that are others one after another.
+/// Returns the dims whose extent is the sum of other extents.
 pub fn sums(graph: &Graph) -> Vec<Sum> {
     let dim = |axis: &graph::Axis| Dim { name: axis.name.clone().into(), extent: axis.extent.clone() };
     let sum = |sum: &graph::Sum| Sum {
@@ -115,12 +116,12 @@ pub fn sums(graph: &Graph) -> Vec<Sum> {
     graph.sums.iter().map(sum).collect()
 }
 
-/// The dims of these axes.
+/// Returns the dims of these axes.
 pub fn dims(graph: &Graph, axes: &[AxisId]) -> Vec<Dim> {
     dims_of(graph, axes, None)
 }
 
-/// The dims of a tensor of these axes that has a portion of the first.
+/// Returns the dims of a tensor with these axes that has a portion of the cut axis.
 fn dims_of(graph: &Graph, axes: &[AxisId], portion: Option<Portion>) -> Vec<Dim> {
     let dim = |&axis: &AxisId| Dim {
         name: graph.axis(axis).name.clone().into(),
@@ -129,7 +130,7 @@ fn dims_of(graph: &Graph, axes: &[AxisId], portion: Option<Portion>) -> Vec<Dim>
     axes.iter().map(dim).collect()
 }
 
-/// The program for these devices; `compile` makes the variants of each group.
+/// Builds the program of a class of devices. `compile` returns the variants of a group.
 pub fn program<C: Clone>(
     memory: &Memory<'_>,
     class: &Class,
@@ -167,15 +168,15 @@ pub fn program<C: Clone>(
     Program { target: class.target, buffers, temporaries: temporaries.into(), steps: steps.into() }
 }
 
-/// The most storage buffers that a kernel binds; but for those that see large tensors through windows, which may be more
-/// than any device of the target has.
+/// Returns the largest number of storage buffers that a kernel binds. Kernels that see large tensors through
+/// windows do not count: they may bind more than any device of the target can.
 fn buffers<C: Clone>(steps: &[Step<C>], facts: &TargetFacts) -> u32 {
     let launches = steps.iter().flat_map(|step| step.variants.iter()).flat_map(|one| one.launches.iter());
     let bound = launches.map(|launch| launch.buffers.iter().filter(|buffer| !buffer.uniform).count());
     bound.filter(|&bound| bound <= facts.buffers_max).max().unwrap_or(0) as u32
 }
 
-/// Raw identifiers are no names in other languages.
+/// Returns the name of a kernel, in plain ASCII: other languages do not accept Rust's raw identifiers.
 pub(crate) fn kernel_name(graph: &Graph, i: usize) -> String {
     let plain: String = graph.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     format!("fuse_{}_{i}", plain.trim_matches('_'))
@@ -238,7 +239,7 @@ fn operand(
     access: Access,
     axes: Vec<AxisId>,
 ) -> Operand {
-    // A fixed extent of 1 moves nothing, but order is kept: it is part of the tensor.
+    // An axis of extent 1 moves no element, but the order of the axes stays: it is part of the tensor's type.
     debug_assert!(axes.iter().all(|axis| usize::from(axis.0) < graph.axes.len()), "axes of the graph");
     Operand {
         slot,
@@ -253,7 +254,7 @@ fn operand(
     }
 }
 
-/// What is read, by name.
+/// Returns the name of a load.
 pub(crate) fn load_name(graph: &Graph, load: Load) -> String {
     match load {
         Load::Param(param) => graph.param(param).name.clone(),
@@ -261,7 +262,7 @@ pub(crate) fn load_name(graph: &Graph, load: Load) -> String {
     }
 }
 
-/// Type of the elements of what is read.
+/// Returns the dtype of a load's elements.
 pub(crate) fn load_dtype(graph: &Graph, load: Load) -> DType {
     match load {
         Load::Param(param) => graph.param(param).dtype,
@@ -277,11 +278,11 @@ fn store_name(graph: &Graph, slot: Slot, node: NodeId) -> String {
     }
 }
 
-/// A value without a name of its own, by what makes it.
+/// Returns a name for a value: that of its parameter or operation.
 pub(crate) fn value_name(graph: &Graph, id: NodeId) -> String {
     match &graph.node(id).kind {
         NodeKind::Input(param) | NodeKind::Scalar(param) => graph.param(*param).name.clone(),
-        // As users wrote it.
+        // Users wrote a plain division.
         NodeKind::Apply(Op::DivNearOne) => "div".into(),
         NodeKind::Apply(op) => match op.info().name {
             "" => format!("{op:?}").to_lowercase(),
@@ -299,7 +300,7 @@ pub(crate) fn value_name(graph: &Graph, id: NodeId) -> String {
     }
 }
 
-/// A result, by the parameter that it changes.
+/// Returns the name of a result: that of the parameter it replaces, or `result`.
 pub(crate) fn result_name(graph: &Graph, i: usize) -> Text {
     match graph.outputs[i].dest {
         graph::Dest::InPlace(param) => graph.param(param).name.clone().into(),
@@ -307,13 +308,13 @@ pub(crate) fn result_name(graph: &Graph, i: usize) -> Text {
     }
 }
 
-/// These axes, as users call them.
+/// Returns the quoted names of these axes.
 fn names_of(graph: &Graph, axes: AxisSet) -> String {
     let names: Vec<String> = axes.iter().map(|axis| format!("`{}`", graph.axis(axis).name)).collect();
     names.join(", ")
 }
 
-/// Why, in words of users.
+/// Describes a reason in the words of users.
 pub(crate) fn reason_text(graph: &Graph, reason: &Reason) -> Text {
     match reason {
         Reason::Off => "fusion is off for this function".into(),
@@ -342,21 +343,21 @@ pub(crate) fn reason_text(graph: &Graph, reason: &Reason) -> Text {
     }
 }
 
-/// Bytes that all groups move.
+/// Returns the bytes that all groups read and write.
 pub(crate) fn all_bytes(graph: &Graph, fused: &Fused) -> DimExpr {
     collect_terms(graph, fused.groups.iter().flat_map(|group| traffic(graph, group)))
 }
 
-/// Elements that are read or written.
+/// Extent of an array that is read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elements {
-    /// That they are of.
+    /// Axes of the array.
     pub axes: AxisSet,
-    /// What of the axis of the cut they are of, if not of all.
+    /// Portion of the cut axis, or none for all of it.
     pub portion: Option<Portion>,
 }
 
-/// Bytes that a group moves, as factors: elements and size of each array.
+/// Returns the shape and dtype of each array that a group reads or writes.
 pub fn traffic<'g>(graph: &'g Graph, group: &'g Group) -> impl Iterator<Item = (Elements, DType)> + 'g {
     let loads = group.loads.iter().map(|load| {
         let (own, dtype) = match *load {
@@ -376,7 +377,8 @@ pub fn traffic<'g>(graph: &'g Graph, group: &'g Group) -> impl Iterator<Item = (
     loads.chain(stores)
 }
 
-/// Sums arrays of one shape first, so that the formula reads `12*N*D + 4*D`.
+/// Adds up the bytes of arrays. Arrays of one shape are summed first, so that the formula reads
+/// `12*N*D + 4*D`.
 pub(crate) fn collect_terms(graph: &Graph, arrays: impl Iterator<Item = (Elements, DType)>) -> DimExpr {
     let mut terms: Vec<(Elements, i64)> = Vec::new();
     for (elements, dtype) in arrays {

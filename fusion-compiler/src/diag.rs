@@ -1,7 +1,7 @@
-//! The catalogue of everything a user can be told, and the list that collects it.
+//! The catalogue of all messages to users, and the list that collects them.
 //!
-//! Invariant: a message is made here and nowhere else; it says what is wrong and how to mend it, at the
-//! user's own token, and never names anything internal.
+//! Invariant: every message is defined here. A message says at the user's own token what is wrong and how to
+//! mend it, and never names anything internal.
 
 pub(crate) mod hints;
 
@@ -9,7 +9,7 @@ use std::fmt::{self, Display};
 
 use proc_macro2::{Span, TokenStream};
 
-/// A text of the catalogue.
+/// Message of the catalogue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message(String);
 
@@ -20,7 +20,7 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// Adds an error, unless the same text is there already for the same token.
+    /// Adds an error, unless the same text already exists for the same token.
     pub(crate) fn push(&mut self, span: Span, message: Message) {
         let same =
             |(at, text): &(Span, Message)| *text == message && format!("{at:?}") == format!("{span:?}");
@@ -29,27 +29,27 @@ impl Diagnostics {
         }
     }
 
-    /// Whether this text is there already, among the errors from this one on.
+    /// Returns true if one of the errors from number `first` on has this text.
     pub(crate) fn says(&self, message: &Message, first: usize) -> bool {
         self.errors.iter().skip(first).any(|(_, text)| text == message)
     }
 
-    /// How many errors there are.
+    /// Number of errors.
     pub(crate) fn len(&self) -> usize {
         self.errors.len()
     }
 
-    /// Whether there is no error.
+    /// Returns true if there is no error.
     pub fn is_empty(&self) -> bool {
         self.errors.is_empty()
     }
 
-    /// The texts, in the order found.
+    /// Returns the texts, in the order of discovery.
     pub fn messages(&self) -> impl Iterator<Item = &str> {
         self.errors.iter().map(|(_, message)| message.0.as_str())
     }
 
-    /// One `compile_error!` for each, each at its token.
+    /// Returns one `compile_error!` for each error, at its token.
     pub fn to_compile_errors(&self) -> TokenStream {
         let errors = self.errors.iter();
         errors.map(|(span, message)| syn::Error::new(*span, &message.0).to_compile_error()).collect()
@@ -63,18 +63,18 @@ impl Display for Message {
 }
 
 impl Message {
-    /// The same, said of a call of this function.
+    /// Adds a note that the error is in a call of this function.
     pub(crate) fn in_call(self, function: impl Display) -> Message {
         Message(format!("{}\nnote: in this call of `{function}`", self.0))
     }
 
-    /// The same, said of a call of this function of the user, at this token of its body.
+    /// Adds a note that the error is at this token of a user's function, for a call of it.
     pub(crate) fn in_template(self, function: impl Display, token: impl Display) -> Message {
         Message(format!("{}\nnote: at `{token}` in `{function}`, as it is called here", self.0))
     }
 }
 
-/// The name a user may have meant: the closest one, if it is close. Upper and lower case are the same.
+/// Suggests the known name closest to `name`, if it is close enough. Upper and lower case are equal.
 pub(crate) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let letters = name.chars().count();
     let limit = (letters / 3).max(1).min(letters.saturating_sub(1));
@@ -86,7 +86,7 @@ pub(crate) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a s
     }
 }
 
-/// Names, one after another.
+/// Lists names in backquotes: commas between them, `and` before the last.
 pub(crate) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let mut names: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
     match names.pop() {
@@ -95,7 +95,7 @@ pub(crate) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     }
 }
 
-/// The numbers that divide this one, as a choice: the first few, if there are many.
+/// Lists the divisors of a number, with `or` before the last. A long list is cut off with `…`.
 pub(crate) fn divisors(number: i64) -> String {
     const SHOWN: usize = 12;
     let mut all =
@@ -110,7 +110,7 @@ pub(crate) fn divisors(number: i64) -> String {
     }
 }
 
-/// Letters to add, drop, change or swap with their neighbour (optimal string alignment).
+/// Edit distance that counts a swap of neighbours as one step (optimal string alignment).
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut table = vec![vec![0; b.len() + 1]; a.len() + 1];
@@ -129,7 +129,7 @@ fn distance(a: &str, b: &str) -> usize {
     table[a.len()][b.len()]
 }
 
-/// `[N, D]`.
+/// Formats names as dims: `[N, D]`.
 pub(crate) fn dims<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     format!("[{}]", names.into_iter().collect::<Vec<_>>().join(", "))
 }

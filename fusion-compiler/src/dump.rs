@@ -1,13 +1,14 @@
-//! What a build writes under `FUSION_DUMP`: every function's graph, its report, and every kernel in its own language.
+//! Files that a build writes under `FUSION_DUMP`: each function's graph and report, and the text of each
+//! kernel.
 
 use crate::KernelCode;
 use crate::ir::graph::Graph;
 use crate::ir::plan::{Code, Plan};
 use crate::report::Report;
 
-/// Names and texts, the graph and the report first.
+/// Returns the names and texts of the files. The graph and the report come first.
 pub(crate) fn dump(graph: &Graph, plan: &Plan<KernelCode>) -> Vec<(String, String)> {
-    // Of a generic function, `f<f16>`.
+    // Generic functions have names such as `f<f16>`.
     let (name, report) = (plan.name.replace(['<', '>'], "_"), Report::new(plan));
     let name = name.trim_end_matches('_');
     let mut files = vec![

@@ -1,10 +1,11 @@
-//! Graph → groups: what shares a kernel, and for everything that does not, why.
+//! Graph → groups: the nodes that share a kernel, with the reason for every boundary.
 //!
-//! A group is a set of stored values over one space: they are written in one order of axes, or, where elements are
-//! combined in a loop, some for each row and some for each of its elements. Whatever they need and no one stores is
-//! computed inside it, from the nodes alone, by each group that needs it. So the decisions here are only which values to
-//! store, and which stores share a kernel. Both start from the results of the function and add stores until no rule is
-//! broken: deterministic, and the same for every target but for the budget of buffers.
+//! A group is a set of stored values over one space. All its stores have one order of axes or, with a
+//! reduction in a loop, some have one value for each row and some one for each element of a row. A group
+//! computes every value that its stores need and no group stores, from the nodes alone; several groups may
+//! compute the same value. This pass only decides which values to store, and which stores share a kernel. The
+//! search starts from the results of the function and adds stores until no rule is broken. The outcome is
+//! deterministic, and the same for every target up to the budget of buffers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,61 +25,62 @@ mod space;
 
 pub use loops::fuse_for;
 
-/// What is decided.
+/// Result of fusion.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fused {
-    /// In an order in which they can run.
+    /// Groups, in an order in which they can run.
     pub groups: Vec<Group>,
-    /// Values stored only to be read by another group, and why.
+    /// Temporaries, which only other groups read, each with its reason.
     pub boundaries: BTreeMap<NodeId, Reason>,
-    /// Results, by position in the graph's outputs, that share no group with a result before, and why.
+    /// Results that share no group with an earlier result, by position in the graph's outputs, each with its
+    /// reason.
     pub apart: BTreeMap<usize, Reason>,
-    /// `&mut` parameters that cannot be overwritten in place: another group reads the old value.
+    /// `&mut` parameters that cannot be overwritten in place, because the old value is read late.
     pub double_buffered: BTreeSet<ParamId>,
 }
 
-/// One kernel.
+/// Nodes of one kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// What is written, in topological order.
+    /// Stored values, in topological order.
     pub stores: Vec<Store>,
-    /// The axes that threads are spread over, outermost first: of everything that is written, or of rows.
+    /// Axes that threads are spread over, outermost first: those of all stores, or those of the rows.
     pub order: Vec<AxisId>,
-    /// The axes of a row, outermost first: those that elements are combined along in a loop.
+    /// Axes of a row, outermost first: the axes of reductions in loops.
     pub cols: Vec<AxisId>,
-    /// What is computed, in topological order.
+    /// Computed nodes, in topological order.
     pub nodes: Vec<NodeId>,
-    /// What is read.
+    /// Loaded values.
     pub loads: BTreeSet<Load>,
-    /// What of it is read at other places than those of the elements at hand, and the axes of what is read of it, as far
-    /// as they are known.
+    /// Loads at other coordinates than those of the current element, with the axes of the elements read, as
+    /// far as known.
     pub moved: BTreeMap<Load, AxisSet>,
-    /// Fixed axes that each thread runs through by itself, innermost in `order` where they are in it.
+    /// Fixed axes that each thread unrolls. Unrolled axes of `order` are its innermost ones.
     pub unrolled: AxisSet,
 }
 
-/// A value to write.
+/// Value that a group writes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Store {
-    /// Which.
+    /// Node of the value.
     pub node: NodeId,
-    /// Position in the graph's outputs; none for a temporary.
+    /// Position in the graph's outputs, or none for a temporary.
     pub output: Option<usize>,
-    /// Its axes in memory, outermost first.
+    /// Axes in memory, outermost first.
     pub order: Vec<AxisId>,
 }
 
-/// A value to read.
+/// Value that a group reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Load {
-    /// A tensor of the caller.
+    /// Tensor of the caller.
     Param(ParamId),
-    /// A value that another group stores.
+    /// Value that another group stores.
     Stored(NodeId),
 }
 
 impl Load {
-    /// What of the axis of the cut there is to read, if not all.
+    /// Portion of the cut axis that exists in memory, or none for all of it.
     pub fn portion(self, graph: &Graph) -> Option<Portion> {
         match self {
             Load::Param(param) => graph.param(param).portion,
@@ -88,41 +90,42 @@ impl Load {
 }
 
 impl Store {
-    /// Whether all of the value is written, so that others can read it there.
+    /// Returns true if all of the value is written, so that other groups can read it.
     pub fn is_whole(&self, graph: &Graph) -> bool {
         self.portion(graph).is_none()
     }
 
-    /// What of the axis of the cut is written, if not all.
+    /// Portion of the cut axis that is written, or none for all of it.
     pub fn portion(&self, graph: &Graph) -> Option<Portion> {
         self.output.and_then(|output| graph.portion_of(&graph.outputs[output]))
     }
 }
 
-/// Why a value is stored between kernels, or a result has a kernel of its own.
+/// Reason why a value is stored between kernels, or why a result has a kernel of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// `#[fuse(off)]`.
+    /// The function has `#[fuse(off)]`.
     Off,
-    /// Several kernels need it, and computing it again costs more than reading it.
+    /// Several kernels need the value, and computing it again costs more than reading it.
     Shared,
-    /// It takes all of an axis that the kernel writes elsewhere than innermost.
+    /// The value is reduced or indexed along an axis that the kernel does not write innermost.
     Layout(AxisId),
-    /// It is combined along these axes, and what uses it is no value of the rows that they make.
+    /// The value is reduced along these axes, and its user does not iterate over the rows along them.
     Rows(AxisSet),
-    /// It is needed at other places than its own, and computing it for each of them costs more than reading it.
+    /// The value is needed at other coordinates, and computing it for each of them costs more than reading
+    /// it.
     Moved,
-    /// The kernel would make it again along these axes, which costs more than reading it.
+    /// The kernel would compute the value again along these axes, which costs more than reading it.
     Repeated(AxisSet),
-    /// More buffers than a kernel can bind: how many, and the most allowed.
+    /// The group needs more buffers than a kernel can bind: the number needed, and the limit.
     Buffers(usize, usize),
-    /// No kernel before writes these axes in this order.
+    /// No earlier kernel writes these axes in this order.
     Order,
-    /// It needs what another kernel makes of the results that it would stand beside.
+    /// The store needs a value that another kernel computes from the results of this one.
     Waits,
 }
 
-/// Decides what shares a kernel, where these parameters are bound twice: as they were, and as they become.
+/// Fuses a graph. Kernels bind the parameters in `twice` as two buffers: old and new value.
 pub fn fuse(graph: &Graph, facts: &TargetFacts, twice: &BTreeSet<ParamId>) -> Fused {
     let budget = Budget::new(facts, twice);
     let mut cuts = BTreeMap::new();
@@ -142,7 +145,7 @@ pub fn fuse(graph: &Graph, facts: &TargetFacts, twice: &BTreeSet<ParamId>) -> Fu
     }
 }
 
-/// What was stored for others to read may be read by none, once more is stored: the same without that.
+/// Drops the temporaries that no group reads once later rules have stored more values.
 fn without_unread(
     graph: &Graph,
     budget: Budget<'_>,
@@ -159,7 +162,8 @@ fn without_unread(
     if rules::broken(graph, &fewer, budget).is_none() {
         return finish(graph, fewer, cuts, others);
     }
-    // What is distributed anew may be so as before; then the groups stay, without those stores.
+    // A new distribution of the stores may break the rules again. The groups then stay, without the unread
+    // stores.
     settle(graph, &mut kept);
     let groups = if rules::broken(graph, &kept, budget).is_none() { kept } else { groups };
     finish(graph, groups, cuts, apart)
@@ -178,7 +182,7 @@ fn finish(
     Fused { double_buffered: double_buffered.collect(), boundaries, apart, groups: ordered(graph, groups) }
 }
 
-/// The groups in an order in which each comes after those it reads from.
+/// Sorts groups topologically: each comes after the groups it reads from.
 fn ordered(graph: &Graph, mut groups: Vec<Group>) -> Vec<Group> {
     let mut done: Vec<Group> = Vec::with_capacity(groups.len());
     while !groups.is_empty() {
@@ -196,7 +200,8 @@ fn ordered(graph: &Graph, mut groups: Vec<Group>) -> Vec<Group> {
     done
 }
 
-/// Distributes the results and the values to be stored over groups, and says of results why they begin one.
+/// Distributes results and temporaries over groups. Returns the groups, and the reason for each result that
+/// begins one.
 fn assign(
     graph: &Graph,
     cuts: &BTreeMap<NodeId, Reason>,
@@ -213,7 +218,8 @@ fn assign(
     };
     let off = (graph.fusing == Fusing::Off).then_some(Reason::Off);
     let (mut groups, mut apart): (Vec<Group>, BTreeMap<usize, Reason>) = (Vec::new(), BTreeMap::new());
-    // What fits together as a whole may not fit store by store: without rows there is nothing to go through after all of them.
+    // All stores may share one group where they do not pairwise. A global reduction shares a group only with
+    // row reductions, which may come later.
     if let Some((first, others)) = stores.split_first().filter(|_| cuts.is_empty()) {
         let mut all = Group::new(first.clone());
         all.stores.extend_from_slice(others);
@@ -228,7 +234,7 @@ fn assign(
         let from = sources(graph, &writers, std::slice::from_ref(&store));
         let waits = waiting(&reads, &from);
         let broken = |home: usize| {
-            // No one asks why a value that is no result waits.
+            // Reports give no reasons for temporaries, so the costly check is skipped.
             if waits[home] && store.output.is_none() {
                 return Some(Reason::Waits);
             }
@@ -259,7 +265,7 @@ fn assign(
     (groups, apart)
 }
 
-/// Finds what each group computes and reads, and over which space, once it is known what each of them stores.
+/// Computes the nodes, loads and space of each group from its stores.
 fn settle(graph: &Graph, groups: &mut [Group]) {
     let homes: BTreeMap<NodeId, usize> = groups
         .iter()
@@ -277,7 +283,7 @@ fn settle(graph: &Graph, groups: &mut [Group]) {
     }
 }
 
-/// What is to be stored, in topological order.
+/// Returns all stores, in topological order.
 fn stores(graph: &Graph, cuts: &BTreeMap<NodeId, Reason>) -> Vec<Store> {
     let outputs = graph.outputs.iter().enumerate();
     let result = |(i, output): (usize, &Output)| Store {
@@ -295,13 +301,14 @@ fn stores(graph: &Graph, cuts: &BTreeMap<NodeId, Reason>) -> Vec<Store> {
     stores
 }
 
-/// The order of a value that no one asked to see: as in what it is made of, or else a result or parameter, that has all its
-/// axes.
+/// Returns the memory order of a temporary's axes: that of an operand, or else of a result or parameter, that
+/// has all of them.
 fn natural_order(graph: &Graph, node: NodeId) -> Vec<AxisId> {
     order_of(graph, node, graph.node(node).axes)
 }
 
-/// The same of the elements that a value is made of, along these axes.
+/// Returns the order of `axes` in the operands of a value, or else in a result or parameter that has all of
+/// them.
 fn order_of(graph: &Graph, node: NodeId, axes: AxisSet) -> Vec<AxisId> {
     let along = |order: &[AxisId]| {
         let has_all = axes.iter().all(|axis| order.contains(&axis));
@@ -311,7 +318,7 @@ fn order_of(graph: &Graph, node: NodeId, axes: AxisSet) -> Vec<AxisId> {
     let results = graph.outputs.iter().filter_map(|output| along(&graph.parts(&output.axes)));
     let others: Vec<Vec<AxisId>> = results.chain(graph.params.iter().filter_map(of_param)).collect();
     let Some(first) = others.first() else { return axes.iter().collect() };
-    // Mostly it makes no difference what is read.
+    // Most functions have one order, so the operands do not matter.
     if others.iter().all(|other| other == first) {
         return first.clone();
     }
@@ -326,19 +333,20 @@ fn order_of(graph: &Graph, node: NodeId, axes: AxisSet) -> Vec<AxisId> {
     read.unwrap_or_else(|| first.clone())
 }
 
-/// Whether rows with elements along `cols` lie side by side in a tensor of these axes, as rows along `next` do, or those are all
-/// alike in it.
+/// Returns true if rows along `cols` are column-major in a tensor with these axes, or if the tensor lacks
+/// `next`. `next` is the innermost axis of the rows; a tensor without it has equal elements for neighbouring
+/// rows.
 pub fn is_column_major(axes: &[AxisId], cols: AxisSet, next: Option<AxisId>) -> bool {
     let has_next = next.is_some_and(|next| axes.contains(&next));
     !has_next || axes.last().is_some_and(|&last| !cols.contains(last))
 }
 
-/// The first result that is all of a value.
+/// Returns the first result that stores all of a value.
 fn whole_output(graph: &Graph, node: NodeId) -> Option<&Output> {
     graph.outputs.iter().find(|output| output.node == node && graph.portion_of(output).is_none())
 }
 
-/// The axes of what is read, outermost first.
+/// Returns the axes of a load, outermost first.
 fn load_order(graph: &Graph, load: Load) -> Vec<AxisId> {
     match load {
         Load::Param(param) => graph.param(param).kind.axes().cloned().unwrap_or_default(),
@@ -349,7 +357,7 @@ fn load_order(graph: &Graph, load: Load) -> Vec<AxisId> {
     }
 }
 
-/// Whether what is read is one element, of a type that uniforms have.
+/// Returns true if a load has one element, of a dtype that uniforms support.
 fn is_one(graph: &Graph, load: Load) -> bool {
     let dtype = match load {
         Load::Param(param) => graph.param(param).dtype,
@@ -358,8 +366,8 @@ fn is_one(graph: &Graph, load: Load) -> bool {
     dtype.is_uniform() && load_order(graph, load).is_empty()
 }
 
-/// Which groups would wait for themselves if they wrote a store of these sources, too: those that a source reads from, directly or
-/// through others. `reads` has the sources of each group.
+/// Returns for each group whether it would depend on itself if it also wrote a store with these sources. A
+/// source reads from such a group, directly or through other groups. `reads` has the sources of each group.
 fn waiting(reads: &[BTreeSet<usize>], sources: &BTreeSet<usize>) -> Vec<bool> {
     let mut waiting = vec![false; reads.len()];
     let mut open: Vec<usize> = sources.iter().flat_map(|&source| &reads[source]).copied().collect();
@@ -371,10 +379,10 @@ fn waiting(reads: &[BTreeSet<usize>], sources: &BTreeSet<usize>) -> Vec<bool> {
     waiting
 }
 
-/// The groups that write each value, all of it.
+/// Groups that write all of a value, by value.
 type Writers = BTreeMap<NodeId, Vec<usize>>;
 
-/// The groups that write what these stores are made of.
+/// Returns the groups that write the operands of these stores.
 fn sources(graph: &Graph, writers: &Writers, stores: &[Store]) -> BTreeSet<usize> {
     let own = |node: NodeId| stores.iter().any(|store| store.node == node);
     let mut sources = BTreeSet::new();
@@ -395,7 +403,7 @@ impl Group {
         Group { stores: vec![store], order, cols, nodes, loads, moved, unrolled }
     }
 
-    /// Why its stores do not share a kernel, if they do not.
+    /// Returns the reason why the stores of the group cannot share a kernel, or none.
     fn obstacle(&self, graph: &Graph, budget: Budget<'_>) -> Option<Reason> {
         if self.space_of(graph).is_err() {
             return Some(Reason::Order);
@@ -408,7 +416,7 @@ impl Group {
         (needed > budget.max).then_some(Reason::Buffers(needed, budget.max))
     }
 
-    /// Finds what is computed and read, given which values are stored elsewhere.
+    /// Computes the nodes and loads of the group, given the values that other groups store.
     pub(crate) fn fill(&mut self, graph: &Graph, elsewhere: impl Fn(NodeId) -> bool) {
         let mut computed = vec![false; graph.nodes.len()];
         for store in &self.stores {
@@ -429,23 +437,23 @@ impl Group {
         }
     }
 
-    /// Whether a store of a group with rows is of their elements, and not of rows.
+    /// Returns true if a store has a value for each element of a row, not for each row.
     pub fn is_of_elements(&self, store: &Store) -> bool {
         store.order.iter().any(|axis| self.cols.contains(axis))
     }
 
-    /// Whether rows lie side by side in what is stored of their elements.
+    /// Returns true if a store with a value for each element of a row is column-major.
     pub fn writes_columns(&self) -> bool {
         let inner_is_row = |store: &Store| store.order.last().is_some_and(|last| !self.cols.contains(last));
         self.stores.iter().any(|store| self.is_of_elements(store) && inner_is_row(store))
     }
 
-    /// What it writes for others to read.
+    /// Returns the stores that other groups can read.
     fn whole_stores<'g>(&'g self, graph: &'g Graph) -> impl Iterator<Item = &'g Store> {
         self.stores.iter().filter(|store| store.is_whole(graph))
     }
 
-    /// Whether it reads or writes what has a portion of an axis.
+    /// Returns true if the group reads or writes a tensor with a portion of an axis.
     pub fn has_portions(&self, graph: &Graph) -> bool {
         self.loads.iter().any(|load| load.portion(graph).is_some())
             || self.stores.iter().any(|store| store.portion(graph).is_some())
@@ -455,20 +463,22 @@ impl Group {
         self.stores.iter().any(|store| store.output.is_some())
     }
 
-    /// The most buffers that a kernel of it binds, without its uniforms.
+    /// Returns the largest number of storage buffers that a kernel of the group binds.
     fn buffers(&self, graph: &Graph, budget: Budget<'_>) -> usize {
         let of_all = self.space_of(graph).map(|(rows, cols)| self.combined_of_all(graph, (&rows, &cols)));
         let of_all = of_all.unwrap_or_default();
         if of_all.is_empty() {
             return self.bound(graph, budget, 0);
         }
-        // What is combined of all rows is written by a kernel of its own, and there are few numbers for the next to read.
+        // A kernel of its own writes the global reductions. The partial results are few, so the next kernel
+        // can bind them as uniforms.
         let small = of_all.iter().filter(|&&id| graph.node(id).dtype.is_uniform()).count();
         let rows = self.bound(graph, budget, small) + of_all.len();
         self.before_rows(graph, of_all).bound(graph, budget, 0).max(rows)
     }
 
-    /// What combines these of all rows, and stores what is of none.
+    /// Returns the group of the first kernel: the global reductions, and the stores of one element that all
+    /// rows share.
     fn before_rows(&self, graph: &Graph, of_all: Vec<NodeId>) -> Group {
         let combined = of_all.into_iter().map(|node| Store { node, output: None, order: Vec::new() });
         let of_none = self.stores.iter().filter(|store| store.order.is_empty()).cloned();
@@ -478,8 +488,9 @@ impl Group {
         before
     }
 
-    /// Buffers that a kernel of all of it binds, without its uniforms, of which there are so many more. Views of one tensor are
-    /// one, and so is a parameter that it reads and writes, but for those that are bound twice.
+    /// Returns the number of storage buffers of one kernel for the whole group, with `more` loads from an
+    /// earlier kernel bound as uniforms. Views of one tensor are one buffer. A parameter that is read and
+    /// written is one buffer too, unless it is bound twice.
     fn bound(&self, graph: &Graph, budget: Budget<'_>, more: usize) -> usize {
         let in_place = |store: &Store| match store.output.map(|output| graph.outputs[output].dest) {
             Some(Dest::InPlace(param)) => Some(Load::Param(param)),
@@ -496,13 +507,13 @@ impl Group {
         read.len() + self.stores.len() - both.len() - (ones + more).min(budget.uniforms_max)
     }
 
-    /// The axes that threads are spread over: those of `order` that no thread runs through by itself.
+    /// Returns the axes that threads are spread over: those of `order` that no thread unrolls.
     pub fn space(&self) -> Vec<AxisId> {
         self.order.iter().copied().filter(|&axis| !self.unrolled.contains(axis)).collect()
     }
 }
 
-/// The axes that a value takes all of, or one place of.
+/// Returns the axes that a node reduces or indexes.
 fn along(graph: &Graph, id: NodeId) -> AxisSet {
     match graph.node(id).kind {
         NodeKind::Reduce(_, axes) => axes,
@@ -517,7 +528,8 @@ fn along(graph: &Graph, id: NodeId) -> AxisSet {
     }
 }
 
-/// Visits what a value is made of, each node once; the operands of those for which `enter` holds.
+/// Visits a node and its transitive operands, each once. `enter` returns true if the operands of a node are
+/// to be visited.
 fn walk(graph: &Graph, node: NodeId, enter: &mut impl FnMut(NodeId) -> bool) {
     let (mut seen, mut open) = (vec![false; graph.nodes.len()], vec![node]);
     while let Some(node) = open.pop() {
@@ -527,14 +539,14 @@ fn walk(graph: &Graph, node: NodeId, enter: &mut impl FnMut(NodeId) -> bool) {
     }
 }
 
-/// Whether an operation is an approximation that even the CPU has to be taught.
+/// Returns true if an operation is an approximation that even the CPU has no instruction for.
 pub fn is_transcendental(op: Op) -> bool {
     let info = op.info();
     info.ulp.native > 0 && matches!(info.cpu.float, Lower::Expand(_))
 }
 
-/// Whether a node is work, and not only a number or a name. Conversions between what is stored and what is computed with are
-/// part of reading and writing.
+/// Returns true if a node is an operation, not just a number or a name. Conversions between stored and
+/// computed dtypes are part of loads and stores.
 pub fn is_op(graph: &Graph, node: &Node) -> bool {
     match node.kind {
         NodeKind::Apply(_) | NodeKind::Reduce(..) | NodeKind::Gather(..) => true,
@@ -550,19 +562,20 @@ pub fn is_op(graph: &Graph, node: &Node) -> bool {
     }
 }
 
-/// Which values are put between kernels: work on tensors. A truth value is a part of the operation that uses it.
+/// Returns a predicate for values that may be stored between kernels: operations on tensors. A `bool` belongs
+/// to the operation that uses it.
 fn storable(graph: &Graph) -> impl Fn(&NodeId) -> bool + '_ {
     let of_tensors = of_tensors(graph);
     move |id| of_tensors(id) && graph.node(*id).dtype != DType::Bool
 }
 
-/// Which values are work on tensors, truth values among them.
+/// Returns a predicate for operations on tensors, those with a `bool` result included.
 fn of_tensors(graph: &Graph) -> impl Fn(&NodeId) -> bool + '_ {
     let varies = varying(graph);
     move |id| is_op(graph, graph.node(*id)) && varies[id.0 as usize]
 }
 
-/// Which values depend on a tensor or a coordinate; the others are one number per call.
+/// Returns for each node whether it depends on a tensor or a coordinate. Other nodes are one number per call.
 fn varying(graph: &Graph) -> Vec<bool> {
     let mut varies: Vec<bool> = Vec::with_capacity(graph.nodes.len());
     for node in &graph.nodes {

@@ -1,9 +1,12 @@
-//! Programs for devices that have more than others of their target: whether there is one, and whether it is worth having.
+//! Second programs for devices with higher limits than their target guarantees, where such a program pays.
 //!
-//! It is for values of elements, and rows after all of them, of what lies in their places. Other rows would be the worse for it:
-//! each operand is read again where a row is gone through twice, few threads have much to read where rows are few, and no buffer
-//! may be left for what parts of rows give, or for windows on large tensors that are read at other places. Invariant: what all devices of a target run is not changed by what some could, and no call takes more launches
-//! or moves more bytes on a device that has more.
+//! Only pointwise kernels, and rows after a global reduction, may differ from the first program, and only
+//! without gathered operands. Other row kernels would become slower. Each pass reads every operand again, and
+//! with few rows, few threads read all operands. Partial results of split reductions, and windows on large
+//! gathered tensors, may need the buffers too.
+//!
+//! Invariant: the program for all devices of a target does not depend on the second one. A second program
+//! never takes more launches or moves more bytes.
 
 use std::collections::BTreeSet;
 
@@ -14,26 +17,27 @@ use crate::pipeline::UnloweredKernel;
 use crate::schedule::Schedule;
 use crate::target::{self, TargetFacts};
 
-/// Devices that a program is for, and what shares a kernel there.
+/// Class of devices that a program is compiled for, with its fused groups.
 pub struct Class {
-    /// What they run.
+    /// Target of the devices.
     pub target: Target,
-    /// What they have.
+    /// Facts about the devices.
     pub facts: TargetFacts,
-    /// The graph, with what is looped there.
+    /// Graph, with the axes that are looped on these devices.
     pub graph: Graph,
-    /// The kernels.
+    /// Groups of the graph.
     pub fused: Fused,
 }
 
 impl Class {
-    /// Whether they have more than others of their target.
+    /// Returns true if the devices exceed the limits that their target guarantees.
     pub fn is_larger(&self) -> bool {
         self.facts != target::facts(self.target)
     }
 }
 
-/// All devices of each target, and before them those that may run fewer kernels.
+/// Returns a class for all devices of each target. A class of larger devices precedes it where these may run
+/// fewer kernels.
 pub(crate) fn with_larger(all: Vec<(Target, (Graph, Fused))>) -> Vec<Class> {
     let double_buffered: BTreeSet<ParamId> =
         all.iter().flat_map(|(_, (_, fused))| fused.double_buffered.clone()).collect();
@@ -54,20 +58,21 @@ pub(crate) fn with_larger(all: Vec<(Target, (Graph, Fused))>) -> Vec<Class> {
     classes.collect()
 }
 
-/// What was made for some devices.
+/// Compiled program of a class.
 pub struct Made<'c> {
-    /// Which.
+    /// Class that the program is for.
     pub class: &'c Class,
-    /// What they run.
+    /// Program, with unlowered kernels.
     pub program: Program<UnloweredKernel>,
-    /// How each group is spread over threads, and the variants of its kernel.
+    /// Schedule and variants of each group.
     pub kernels: Vec<(Schedule, VariantSummary)>,
 }
 
-/// Without what is for devices that have more, where it is no better than what follows, which is for all.
+/// Drops the programs for larger devices that are no better than the program for all devices, which follows
+/// them.
 pub(crate) fn worthwhile(made: Vec<Made<'_>>) -> Vec<Made<'_>> {
     let mut kept: Vec<Made<'_>> = Vec::new();
-    // From the last on, so that what is for all is there.
+    // The reverse order visits the program for all devices first.
     for one in made.into_iter().rev() {
         if !one.class.is_larger()
             || kept.last().is_some_and(|for_all| costs_no_more(&one.program, &for_all.program))
@@ -79,8 +84,8 @@ pub(crate) fn worthwhile(made: Vec<Made<'_>>) -> Vec<Made<'_>> {
     kept
 }
 
-/// Whether a program takes no more launches and moves no more bytes than another, whatever the extents: of few and many, each alone
-/// and all together.
+/// Returns true if `program` takes no more launches and moves no more bytes than `other`, for all sampled
+/// extents.
 fn costs_no_more(program: &Program<UnloweredKernel>, other: &Program<UnloweredKernel>) -> bool {
     let limits = Limits { buffers: u32::MAX, ..target::limits(program.target) };
     let symbols = 1 + [program, other].into_iter().flat_map(last_symbol).max().unwrap_or(0);
@@ -88,13 +93,14 @@ fn costs_no_more(program: &Program<UnloweredKernel>, other: &Program<UnloweredKe
         let costs = [program, other].map(|program| costs(program, &extents, &limits));
         match costs {
             [Some(mine), Some(others)] => mine.0 <= others.0 && mine.1 <= others.1,
-            // Beyond all numbers.
+            // The costs overflow.
             _ => true,
         }
     })
 }
 
-/// Extents for so many symbols: each of these sizes for all, and for one where the others are small or large.
+/// Returns samples of extents for a number of symbols: all symbols of one size, then each symbol of another
+/// size than the rest.
 fn samples(symbols: usize) -> impl Iterator<Item = Vec<i64>> {
     const SIZES: [i64; 4] = [3, 100, 3000, 100_000];
     let all = SIZES.into_iter().map(move |size| vec![size; symbols]);
@@ -117,7 +123,7 @@ fn last_symbol(program: &Program<UnloweredKernel>) -> Option<usize> {
     spaces.flat_map(|extent| extent.symbols().collect::<Vec<_>>()).max().map(usize::from)
 }
 
-/// Launches and bytes of a call.
+/// Returns the number of launches and the bytes of a call, or none on overflow.
 fn costs(program: &Program<UnloweredKernel>, extents: &[i64], limits: &Limits) -> Option<(usize, i64)> {
     let mut all = (0, 0_i64);
     for step in program.steps.iter() {

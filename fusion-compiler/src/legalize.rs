@@ -1,8 +1,8 @@
-//! Kernel × dialect → kernel in which every operation is one that the target has.
+//! Kernel × dialect → kernel whose every operation is native to the target.
 //!
-//! Invariant: afterwards every loop is `LoopKind::Serial`, no `Stmt::AllReduce` is left, every `Apply` is `Native` in the
-//! dialect's column, and every cast is one that the target's own conversion gets right. Elements of one or two bytes are
-//! loaded and stored as bits, the low ones of a `u32`.
+//! Invariant: afterwards every loop is `LoopKind::Serial`, no `Stmt::AllReduce` is left, and every `Apply` is
+//! `Native` in the dialect's column. The target's own conversion is right for every cast. Loads and stores of
+//! elements of one or two bytes access their bits, the low ones of a `u32`.
 
 mod cluster;
 mod narrow;
@@ -19,12 +19,12 @@ use crate::ir::ops::{Lower, Op};
 use crate::target::Dialect;
 pub use subgroups::by_subgroups;
 
-/// Warps of a team up to which each thread combines by itself what all have …
+/// Largest number of warps whose partial results each thread of a team combines by itself.
 const ALONE_WARPS_MAX: u32 = 8;
-/// … if that takes so many operations for two of them at most.
+/// Largest number of operations of a fold whose partial results each thread combines by itself.
 const ALONE_OPS_MAX: usize = 2;
 
-/// Rewrites a kernel into what the dialect has.
+/// Rewrites a kernel into operations that the dialect has.
 pub fn legalize(mut kernel: Kernel, dialect: Dialect) -> Kernel {
     let body = std::mem::take(&mut kernel.body);
     let narrow = narrow::as_bits(&mut kernel.types);
@@ -50,7 +50,7 @@ pub fn legalize(mut kernel: Kernel, dialect: Dialect) -> Kernel {
 
 struct Legalizer<'k> {
     dialect: Dialect,
-    /// What the bits of values are of, if of elements of one or two bytes.
+    /// Dtype of each value that is now the bits of an element of one or two bytes.
     narrow: FxHashMap<Value, DType>,
     buffers: &'k [Buffer],
     types: &'k mut Vec<Type>,
@@ -60,7 +60,7 @@ struct Legalizer<'k> {
     rows_per_team: u32,
     cyclic: bool,
     cluster: bool,
-    /// Whether the blocks of a cluster have combined something in the iteration at hand.
+    /// True if the blocks of a cluster have exchanged values in the current iteration.
     has_mail: bool,
     renamed: FxHashMap<Value, Value>,
 }
@@ -108,7 +108,7 @@ impl Legalizer<'_> {
         }
     }
 
-    /// A statement with what is in its bodies legal.
+    /// Legalizes the bodies of a statement.
     fn within(&mut self, mut stmt: Stmt) -> Stmt {
         stmt.for_each_body_mut(|body, leaving| {
             let mut legal = Vec::with_capacity(body.len());
@@ -121,7 +121,7 @@ impl Legalizer<'_> {
         stmt
     }
 
-    /// What the threads of a team make together.
+    /// Lowers an all-reduce over the threads of a team.
     fn combine(&mut self, fold: &Fold, out: &mut Vec<Stmt>) {
         let made = match self.dialect {
             Dialect::Ptx if self.cluster => self.by_cluster(fold, out),
@@ -132,8 +132,9 @@ impl Legalizer<'_> {
         self.renamed.extend(fold.out.iter().copied().zip(made));
     }
 
-    /// In each warp by shuffles; then, if there are several, the same with what their first threads have: by each thread alone, in
-    /// the same order, where that is as few instructions, as it does not wait for one shuffle after another.
+    /// Reduces over a team: first in each warp by shuffles, then over the partial results of the warps. Each
+    /// thread combines few partial results by itself, in the order of the shuffles. The redundant work takes
+    /// no more instructions than shuffles, and does not wait for a chain of them.
     fn by_shuffles(&mut self, fold: &Fold, out: &mut Vec<Stmt>) -> Vec<Value> {
         if self.team <= WARP {
             return self.fold_warp(fold, fold.over.clone(), self.team / self.rows_per_team, out);
@@ -164,12 +165,12 @@ impl Legalizer<'_> {
             .zip(&fold.over)
             .map(|(&id, &value)| b.bind(b.ty(value), Expr::LoadShared(id, place)));
         let parts = parts.collect();
-        // Whoever writes there next waits for those who still read.
+        // The next fold overwrites this memory, so all threads must have read it.
         b.body.push(Stmt::Barrier(Scope::Block));
         self.fold_warp(fold, parts, warps, out)
     }
 
-    /// What is in shared memory combined, as `fold_warp` does it.
+    /// Reduces `count` elements of shared memory in each thread, in the order of `fold_warp`.
     fn fold_alone(&mut self, fold: &Fold, id: SharedId, count: u32, out: &mut Vec<Stmt>) -> Value {
         let mut b = self.builder(out);
         let (one, lanes) = (b.ty(fold.over[0]), count.min(4) as u8);
@@ -179,7 +180,7 @@ impl Legalizer<'_> {
             let together = b.bind(Type { lanes: Lanes::Const(lanes), ..one }, Expr::LoadShared(id, place));
             values.extend((0..lanes).map(|lane| b.bind(one, Expr::Lane(together, lane))));
         }
-        // Whoever writes there next waits for those who still read.
+        // The next fold overwrites this memory, so all threads must have read it.
         b.body.push(Stmt::Barrier(Scope::Block));
         while values.len() > 1 {
             let (left, right) = values.split_at(values.len() / 2);
@@ -189,8 +190,7 @@ impl Legalizer<'_> {
         values[0]
     }
 
-    /// The values of the first `threads` of a warp combined, for all of its threads, or those of as many next to each other
-    /// for these.
+    /// Reduces over each run of `threads` adjacent threads of a warp. All of them get the result.
     fn fold_warp(
         &mut self,
         fold: &Fold,
@@ -202,7 +202,7 @@ impl Legalizer<'_> {
         self.shuffle(&values, Shuffle::First, out)
     }
 
-    /// The same for the first of these threads alone.
+    /// Reduces over each run of `threads` adjacent threads of a warp. Only the first of them gets the result.
     fn fold_down(
         &mut self,
         fold: &Fold,
@@ -224,8 +224,8 @@ impl Legalizer<'_> {
         values.iter().map(|&value| b.bind(b.ty(value), Expr::Shuffle(value, from))).collect()
     }
 
-    /// Through memory that the team shares, of which fewer and fewer threads combine several elements. There those of each row take
-    /// turns.
+    /// Reduces over a team through shared memory: in each stage, fewer threads combine several elements each.
+    /// Elements of rows that share the team alternate in memory.
     fn through_memory(&mut self, fold: &Fold, out: &mut Vec<Stmt>) -> Vec<Value> {
         let memory = self.shared_memory(fold, self.team);
         let (team, rows, cyclic) = (self.team, self.rows_per_team, self.cyclic);
@@ -265,8 +265,8 @@ impl Legalizer<'_> {
         made
     }
 
-    /// What is in memory from `first` on, below `end`, at this distance from one to the next: by a loop, which drivers unroll,
-    /// so that the text is short.
+    /// Reduces the elements of shared memory from `first` to below `end`, `step` apart. A loop keeps the text
+    /// short; drivers unroll it.
     fn fold_strided(
         &mut self,
         fold: &Fold,
@@ -307,7 +307,7 @@ impl Legalizer<'_> {
             .collect()
     }
 
-    /// Shared memory for each component of what is combined; the same for every fold.
+    /// Returns shared memory for each component of a fold. All folds use the same memory.
     fn shared_memory(&mut self, fold: &Fold, len: u32) -> Vec<SharedId> {
         let mut ids: Vec<SharedId> = Vec::new();
         for &value in &fold.over {
@@ -322,7 +322,7 @@ impl Legalizer<'_> {
         ids
     }
 
-    /// The function of a fold, written out for these arguments.
+    /// Inlines the function of a fold for these arguments.
     fn call(&mut self, fold: &Fold, left: &[Value], right: &[Value], out: &mut Vec<Stmt>) -> Vec<Value> {
         let params = fold.left.iter().chain(&fold.right).copied();
         let mut map: FxHashMap<Value, Value> = params.zip(left.iter().chain(right).copied()).collect();
@@ -348,13 +348,14 @@ impl Legalizer<'_> {
         }
     }
 
-    /// Conversions that the target leaves open are written out, and those from and to bits.
+    /// Lowers a conversion. Conversions whose result the target leaves open are expanded, and so are those
+    /// from and to bits.
     fn cast(&mut self, value: Value, arg: Value, out: &mut Vec<Stmt>) {
         if self.narrow_cast(value, arg, out) {
             return;
         }
         let (from, to) = (self.types[arg.0 as usize], self.types[value.0 as usize].dtype);
-        // PTX has no number for a NaN of 64 bits.
+        // PTX does not define the integer that a NaN of 64 bits converts to.
         if self.dialect == Dialect::Ptx && from.dtype == DType::F64 && to.is_int() {
             let number = self.write(out, |b| {
                 let (nan, zero) = (b.apply(Op::IsNan, &[arg]), b.constant(DType::F64, Const::Float(0.0)));
@@ -375,7 +376,7 @@ impl Legalizer<'_> {
         self.renamed.insert(value, made);
     }
 
-    /// Puts what `make` writes in the place of `value`.
+    /// Replaces `value` by the result of `make`.
     fn replace(&mut self, value: Value, out: &mut Vec<Stmt>, make: impl FnOnce(&mut Builder<'_>) -> Value) {
         let lanes = self.types[value.0 as usize].lanes;
         let made = self.write(out, |b| {
@@ -385,7 +386,7 @@ impl Legalizer<'_> {
         self.renamed.insert(value, made);
     }
 
-    /// Legalizes what `make` writes.
+    /// Legalizes the statements of `make`.
     fn write(&mut self, out: &mut Vec<Stmt>, make: impl FnOnce(&mut Builder<'_>) -> Value) -> Value {
         let mut body = Vec::new();
         let made = make(&mut self.builder(&mut body));
@@ -397,8 +398,8 @@ impl Legalizer<'_> {
         Builder { types: self.types, uniforms: self.uniforms, body }
     }
 
-    /// The iteration of a loop that is dealt out which this thread runs, as a dispatch has a thread, or a block, for each;
-    /// made is whether there is one.
+    /// Maps a dealt-out loop to one iteration for each thread or block of a dispatch. Returns the condition
+    /// under which this thread has an iteration.
     fn deal_once(
         &mut self,
         kind: LoopKind,
@@ -411,11 +412,11 @@ impl Legalizer<'_> {
         let skip = b.apply(Op::Mul, &[id, step]);
         let this = b.apply(Op::Add, &[start, skip]);
         let has = if kind == LoopKind::Remainder {
-            // Of the elements of a vector, the loop within takes those that are left.
+            // The loop inside iterates over the elements that whole vectors leave.
             b.bind(BOOL, Expr::HasRest)
         } else {
-            // Not `this < end`: Mesa's software renderer, up to 22.3 at least, writes beyond its memory where a condition
-            // starts with one of many uniform buffers.
+            // The condition is not `this < end`: Mesa's software renderer, up to 22.3 at least, writes beyond
+            // its memory where a condition starts with one of many uniform buffers.
             let count = b.apply(Op::Sub, &[end, start]);
             b.apply(Op::Lt, &[skip, count])
         };
@@ -423,7 +424,7 @@ impl Legalizer<'_> {
         has
     }
 
-    /// The part of a loop that is dealt out, which this thread runs: first, end and distance.
+    /// Returns the iterations of a dealt-out loop that this thread runs: start, end and step.
     fn deal(
         &mut self,
         kind: LoopKind,
@@ -461,10 +462,10 @@ impl Legalizer<'_> {
 
 const BOOL: Type = Type { dtype: DType::Bool, lanes: Lanes::ONE };
 const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
-/// Elements that a thread combines before the threads wait for each other.
+/// Number of elements that a thread combines between two barriers.
 const RADIX: u32 = 8;
 
-/// Whether a team is a whole block: WebGPU tells no one how threads are grouped within.
+/// Returns true if a team is a whole block. WebGPU does not say how the threads of a block are grouped.
 fn is_block(dialect: Dialect, team: u32) -> bool {
     dialect == Dialect::Wgsl || team > WARP
 }
@@ -486,13 +487,13 @@ fn team_id(b: &mut Builder<'_>, dialect: Dialect, team: u32) -> Value {
     b.apply(Op::And, &[thread, mask])
 }
 
-/// The floats that convert to an integer type.
+/// Range of the floats that convert to an integer type.
 struct Range {
     to: DType,
     low: f32,
-    /// The largest float that fits.
+    /// Largest float in the range.
     high: f32,
-    /// The largest integer.
+    /// Largest integer of the type.
     max: i64,
 }
 
@@ -505,7 +506,7 @@ impl Range {
         Range { to, low: low as f32, high, max }
     }
 
-    /// The nearest float in range; 0 for NaN.
+    /// Returns the nearest float in the range, or 0 for NaN.
     fn clamp(&self, b: &mut Builder<'_>, x: Value) -> Value {
         let (zero, low, high) = (b.f32(0.0), b.f32(self.low), b.f32(self.high));
         let nan = b.apply(Op::IsNan, &[x]);
@@ -516,7 +517,7 @@ impl Range {
         b.apply(Op::Select, &[over, high, raised])
     }
 
-    /// `whole`, unless `x` lies above the range.
+    /// Returns `whole`, or the largest integer if `x` is above the range.
     fn saturate(&self, b: &mut Builder<'_>, x: Value, whole: Value) -> Value {
         let high = b.f32(self.high);
         let over = b.apply(Op::Gt, &[x, high]);

@@ -1,7 +1,8 @@
 //! The compiler behind `fuse!`: tensor expressions to fused PTX, WGSL and Rust kernels.
 //!
-//! A plain library: no I/O, and it knows no device. Read `compile` for the pipeline, top to bottom. Without the feature `compile` it is
-//! the data that plans are made of, and reports of those: what programs need at run time.
+//! The crate is a plain library: it does no I/O and knows no device. The function `compile` shows the
+//! pipeline from top to bottom. Without the feature `compile`, the crate has only the data of plans and their
+//! reports, which programs need at run time.
 
 #[cfg(feature = "compile")]
 extern crate proc_macro;
@@ -54,16 +55,16 @@ mod variant_summary;
 #[cfg(feature = "compile")]
 pub use pipeline::{Expansion, compile, expand, lower, optimize};
 
-/// What the CPU runs.
+/// Kernel for the CPU, in two forms.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CpuKernel {
-    /// To be interpreted.
+    /// Legal kernel, for the interpreter.
     pub kernel: Kernel,
-    /// As Rust.
+    /// Rust code of the kernel.
     pub rust: Text,
-    /// Whether its loops wait for memory, however many lanes a vector has.
+    /// True if the loops of the kernel are memory bound, whatever the number of lanes.
     pub is_memory_bound: bool,
 }
 
-/// What a target runs, while compiling.
+/// Code of a kernel for one target, at compile time.
 pub type KernelCode = Code<CpuKernel>;

@@ -1,16 +1,16 @@
-//! The dims that must have elements, because a result is made of the largest or the smallest along them.
+//! Dims that must not be empty, because a result is a maximum or minimum along them.
 //!
-//! Where the result has the dim too, as of a softmax, or sums over it, nobody sees that there is none: without elements
-//! along the dim nothing asks for it.
+//! A dim may be empty where the result has it too, as in a softmax, or where the result is a sum over it.
+//! Without elements along the dim, no element of the result needs the maximum.
 
 use std::collections::BTreeSet;
 
 use crate::ir::graph::{AxisId, AxisSet, Graph, NodeKind, Reduce};
 
-/// The axes, by number.
+/// Returns these axes, by number.
 pub(crate) fn axes(graph: &Graph) -> Vec<AxisId> {
     let all: AxisSet = (0..graph.axes.len() as u8).map(AxisId).collect();
-    // For each node, the axes that it is asked for without an element along them.
+    // Axes along which a node is needed even if they are empty, for each node.
     let mut asked = vec![AxisSet::EMPTY; graph.nodes.len()];
     for output in &graph.outputs {
         let without = &mut asked[output.node.0 as usize];
@@ -33,7 +33,7 @@ pub(crate) fn axes(graph: &Graph) -> Vec<AxisId> {
             | NodeKind::Extent(_)
             | NodeKind::Apply(_)
             | NodeKind::Cast => (without, AxisSet::EMPTY),
-            // Where there is an element, there is one along the axis.
+            // An element of the result implies an element along the axis.
             NodeKind::Gather(axis) => (without.minus(AxisSet::EMPTY.with(axis)), AxisSet::EMPTY),
         };
         nonempty.extend(extreme.iter().filter(|&axis| without.contains(axis)));

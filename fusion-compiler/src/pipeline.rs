@@ -1,4 +1,4 @@
-//! The pipeline, from tokens to what a macro emits: the one place that knows the order of the passes.
+//! The pipeline from tokens to the macro's output: the only module that knows the order of the passes.
 
 use std::collections::BTreeSet;
 use std::panic::resume_unwind;
@@ -26,22 +26,24 @@ use crate::{
     assemble, dump, emit, fuse, ir, legalize, nonempty, parse, rewrite, traffic, trips, variant_summary,
 };
 
-/// What `fuse!` emits, and what is worth reading of it.
+/// Output of `fuse!`, with the plans it was generated from.
 pub struct Expansion {
-    /// The Rust code.
+    /// Rust code.
     pub tokens: TokenStream,
-    /// What it was made of.
+    /// Graph and plan of each function instance.
     made: Vec<(Graph, Plan<KernelCode>)>,
 }
 
 impl Expansion {
-    /// Names and texts: of each function its graph, its report, and each kernel in each language.
+    /// Returns the names and texts of all dump files: the graph and report of each function, and the text of
+    /// each kernel.
     pub fn dumps(&self) -> Vec<(String, String)> {
         self.made.iter().flat_map(|(graph, plan)| dump::dump(graph, plan)).collect()
     }
 }
 
-/// Everything that `fuse!` does, for these targets. `runtime` is a name of the runtime's crate where the output goes.
+/// Runs the whole compiler for the targets in `built`. `runtime` names the runtime's crate where the output
+/// is used.
 pub fn expand(runtime: &Ident, tokens: TokenStream, built: &[Target]) -> Expansion {
     let made_of = |graph: &Graph, asked: &[Target], spans: &[Span]| {
         let targets = among(graph, asked, built);
@@ -71,23 +73,24 @@ pub fn expand(runtime: &Ident, tokens: TokenStream, built: &[Target]) -> Expansi
     Expansion { tokens, made }
 }
 
-/// Of the targets that a function asks for those that are built for, if one of them can hold it; else all that it asks for.
+/// Returns the targets that the function asks for and the build includes, if one of them can run it.
+/// Otherwise returns all that the function asks for.
 fn among(graph: &Graph, asked: &[Target], built: &[Target]) -> Vec<Target> {
     let both: Vec<Target> = asked.iter().filter(|target| built.contains(target)).copied().collect();
     let holds = |target: &Target| target::lacks(graph, *target).is_none();
     if both.iter().any(holds) { both } else { asked.to_vec() }
 }
 
-/// Line and column of a token, both from 1.
+/// Returns the line and the column of a token, both counted from 1.
 fn location(spans: &[Span], span: SpanId) -> (u32, u32) {
     let start = spans.get(span.0 as usize).map(Span::start);
     start.map_or((0, 0), |start| (start.line as u32, start.column as u32 + 1))
 }
 
-/// The kernel that it is printed from, as long as that is not known to be worth it.
+/// Kernel before a target has made it legal. Kernels are lowered once the program is known to be worthwhile.
 pub(crate) type UnloweredKernel = Arc<Kernel>;
 
-/// Everything between a checked function and its plan.
+/// Compiles a checked function into its plan.
 pub fn compile(graph: Graph, targets: &[Target], locate: Locate<'_>) -> Plan<KernelCode> {
     let graph = optimize(graph);
     let lack = |&target: &Target| Some(Lack { target, what: target::lacks(&graph, target)? });
@@ -121,13 +124,13 @@ pub fn compile(graph: Graph, targets: &[Target], locate: Locate<'_>) -> Plan<Ker
     }
 }
 
-/// Stack of a thread that compiles: what users nest is as deep there as on the main thread.
+/// Stack size of a compiler thread. Deeply nested expressions need as much stack as on the main thread.
 const STACK_BYTES: usize = 64 << 20;
 
-/// Threads that work on one function, at most: to start one takes as long as a kernel.
+/// Largest number of threads for one function. Starting a thread takes as long as compiling a kernel.
 const THREADS_MAX: usize = 4;
 
-/// What becomes of each, in order: users wait for it, so as many threads as there are processors work on it.
+/// Maps values in order, on as many threads as there are processors: users wait for the result.
 fn on_threads<'t, T: Sync, U: Send>(all: &'t [T], make: &(impl Fn(&'t T) -> U + Sync)) -> Vec<U> {
     static PROCESSORS: OnceLock<usize> = OnceLock::new();
     let processors = *PROCESSORS.get_or_init(|| thread::available_parallelism().map_or(1, usize::from));
@@ -149,13 +152,13 @@ fn on_threads<'t, T: Sync, U: Send>(all: &'t [T], make: &(impl Fn(&'t T) -> U + 
     made.into_iter().map(|(_, made)| made).collect()
 }
 
-/// The programs with their kernels as targets run them.
+/// Prints the kernels of all programs.
 fn emitted(programs: Vec<Program<UnloweredKernel>>) -> Vec<Program<KernelCode>> {
     let mut kernels: Vec<(Target, UnloweredKernel)> = Vec::new();
     let mut numbered = |program: Program<UnloweredKernel>| {
         let target = program.target;
         program.map_code(&mut |_, kernel| {
-            // Ways have kernels in common, such as that which combines what parts gave.
+            // Variants share kernels, such as the kernel that combines partial results.
             let known = kernels.iter().position(|(_, known)| Arc::ptr_eq(known, &kernel));
             known.unwrap_or_else(|| {
                 kernels.push((target, kernel));
@@ -174,7 +177,7 @@ fn emitted(programs: Vec<Program<UnloweredKernel>>) -> Vec<Program<KernelCode>> 
     numbered.into_iter().map(|program| program.map_launches(&mut with_code)).collect()
 }
 
-/// Devices know kernels by their names.
+/// Returns true if kernels of one target have different names, by which devices tell them apart.
 fn have_own_names(kernels: &[(Target, UnloweredKernel)]) -> bool {
     let mut known: FxHashMap<(Target, &str), &Kernel> = FxHashMap::default();
     kernels.iter().all(|(target, kernel)| {
@@ -182,7 +185,7 @@ fn have_own_names(kernels: &[(Target, UnloweredKernel)]) -> bool {
     })
 }
 
-/// Rewrites of the graph, whatever the target.
+/// Rewrites the graph in ways that do not depend on the target.
 pub fn optimize(graph: Graph) -> Graph {
     let graph = verified(rewrite::widen(verified(graph)));
     let graph = verified(rewrite::simplify(graph));
@@ -195,13 +198,14 @@ pub fn optimize(graph: Graph) -> Graph {
     verified(rewrite::max_num(verified(rewrite::dce(graph))))
 }
 
-/// Whether what each pass makes is checked: with debug assertions, but not for users, who have these in their macros and wait
-/// for them. `.cargo/config.toml` sets the variable for who builds this repository.
+/// Returns true if the IR is verified after every pass. Debug builds of this repository do so, because
+/// `.cargo/config.toml` sets the variable. Users' macros are debug builds too, but their builds should not
+/// wait for it.
 fn verifies() -> bool {
     cfg!(debug_assertions) && option_env!("FUSION_VERIFY") == Some("1")
 }
 
-/// The graph itself, checked first.
+/// Verifies a graph and returns it.
 fn verified(graph: Graph) -> Graph {
     if verifies()
         && let Err(error) = ir::verify::graph(&graph)
@@ -211,7 +215,7 @@ fn verified(graph: Graph) -> Graph {
     graph
 }
 
-/// The kernel itself, checked first.
+/// Verifies a kernel and returns it.
 fn verified_kernel(kernel: Kernel) -> Kernel {
     if verifies()
         && let Err(error) = ir::verify_kernel::kernel(&kernel)
@@ -221,7 +225,8 @@ fn verified_kernel(kernel: Kernel) -> Kernel {
     kernel
 }
 
-/// The kernels of one group on some devices and the memory between them; `kernels` gets what a report tells.
+/// Returns the variants of one group for a class of devices, and the memory between their kernels. Appends
+/// what reports need to `kernels`.
 fn variants(
     work: &Work<'_>,
     class: &Class,
@@ -241,7 +246,7 @@ fn variants(
     let bytes = |kernel: &Kernel, buffers: &[BufferArg], unstaged_tail: Option<&UnstagedTail>| {
         traffic::bytes(work, &scratch, facts, (kernel, buffers), unstaged_tail)
     };
-    // Ways have kernels in common, such as that which combines what parts gave.
+    // Variants share kernels, such as the kernel that combines partial results.
     let mut known: Vec<(Scheduled, Launch<UnloweredKernel>)> = Vec::new();
     let mut made = |one: Scheduled| match known.iter().find(|(other, _)| other.is_same_launch(&one)) {
         Some((_, launch)) => launch.clone(),
@@ -259,8 +264,8 @@ fn variants(
     (variants, scratch)
 }
 
-/// The ways for a team to combine what its threads have, in order of preference. Parts of rows are too long for that to
-/// matter.
+/// Returns the configs with each way to reduce over a team, in order of preference. Parts of split rows are
+/// so long that the way does not matter.
 fn forms(target: Target, config: Config) -> Vec<Config> {
     let matters = |scheduled: &Scheduled| scheduled.common && scheduled.kernel.rows_per_team == 1;
     if target != Target::Wgsl || !config.iter().any(matters) {
@@ -274,7 +279,7 @@ fn forms(target: Target, config: Config) -> Vec<Config> {
     vec![by_subgroups, config]
 }
 
-/// The bytes that a kernel with these buffers moves.
+/// Function that returns the bytes a kernel with these buffers moves.
 type BytesOf<'b> = dyn Fn(&Kernel, &[BufferArg], Option<&UnstagedTail>) -> DimExpr + 'b;
 
 fn launch(
@@ -300,7 +305,7 @@ fn launch(
     let are_beside = buffers.iter().map(|buffer| matches!(buffer.reach, Footprint::Strided { .. }));
     debug_assert!(are_beside.eq(kernel.buffers.iter().map(|buffer| buffer.strided)), "{kernel}");
     let prologue = has_prologue(&kernel);
-    // Known with the code: a dialect may ask for one more.
+    // The dialect may ask for one more uniform, so the list is known only with the code.
     let uniforms = List::default();
     let (code, kernel, buffers) = (Arc::new(kernel), name.into(), buffers.into());
     Launch {
@@ -319,17 +324,17 @@ fn launch(
     }
 }
 
-/// Loads of a thread before its iterations that are no more than those of one of them.
+/// Largest number of loads before a thread's iterations that cost no more than one iteration.
 const LOADS_BEFORE_MAX: usize = 8;
 
-/// Whether a thread combines elements before its iterations, in a loop or written out.
+/// Returns true if each thread reduces elements before its iterations, in a loop or unrolled.
 fn has_prologue(kernel: &Kernel) -> bool {
     let is_loop = |stmt: &Stmt| matches!(stmt, Stmt::Loop { kind: LoopKind::Serial, .. });
     let is_load = |stmt: &&Stmt| matches!(stmt, Stmt::Let(_, Expr::Load(_)));
     kernel.body.iter().any(is_loop) || kernel.body.iter().filter(is_load).count() > LOADS_BEFORE_MAX
 }
 
-/// What a target runs, and the uniforms that it asks for.
+/// Prints a kernel for a target. Returns the code and the uniforms that it needs.
 fn code(kernel: Kernel, target: Target) -> (KernelCode, Vec<Uniform>) {
     match target {
         Target::Ptx => {
@@ -349,7 +354,7 @@ fn code(kernel: Kernel, target: Target) -> (KernelCode, Vec<Uniform>) {
     }
 }
 
-/// Makes a kernel what a dialect can print.
+/// Lowers a kernel to operations that a dialect can print.
 pub fn lower(mut kernel: Kernel, dialect: Dialect) -> Kernel {
     if dialect.reorders() {
         kernel = verified_kernel(rewrite::hide_arithmetic(kernel));
@@ -361,7 +366,7 @@ pub fn lower(mut kernel: Kernel, dialect: Dialect) -> Kernel {
 
 #[cfg(test)]
 mod tests {
-    /// Nothing else fails where `.cargo/config.toml` is not found.
+    /// No other test fails where `.cargo/config.toml` is not found.
     #[test]
     fn what_passes_make_is_checked_in_this_repository() {
         assert_eq!(super::verifies(), cfg!(debug_assertions));

@@ -1,8 +1,8 @@
-//! Interprets a Graph node by node in `f64` and `i64`: what every other way to run it is compared with.
+//! Interpreter of graphs in `f64` and `i64`: the reference for all other ways to run them.
 //!
-//! Written for directness: each node is a dense array over its own axes, in the order of their numbers, and what it is made
-//! of is brought to those axes first.
-//! Invariant: nothing is fused, reordered or simplified.
+//! The code is written for directness. Each node is a dense array over its own axes, in the order of their
+//! numbers, and its operands are first broadcast to these axes. Invariant: nothing is fused, reordered or
+//! simplified.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -14,22 +14,25 @@ use crate::ir::graph::{
 };
 use crate::ir::ops::Op;
 
-/// What happens to the value of a float node.
+/// Rounding of the values of float nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounding {
-    /// It stays an `f64`: the exact result, nearly.
+    /// Values stay `f64`: nearly the exact result.
     None,
-    /// It is rounded to the type that the node is computed in, and where it is stored: the result of unfused kernels.
+    /// Values are rounded to the dtype that the node is computed in, and again where they are stored: the
+    /// result of unfused kernels.
     EachNode,
 }
 
-/// The results of a graph, in the order of its outputs, each in the declared order of axes, outermost first.
+/// Returns the results of a graph, in the order of its outputs. Each has the declared order of axes,
+/// outermost first.
 ///
-/// `params` holds a value for each parameter but views, in order: all elements of a tensor, or one number for a scalar or an
-/// extent; integers and truth values (0 and 1) as floats. `symbols` are the extents, by number.
+/// `params` has a value for each parameter that is not a view, in order: all elements of a tensor, or one
+/// number for a scalar or an extent. Integers and `bool` values (0 and 1) are given as floats. `symbols` are
+/// the extents, by number.
 ///
 /// # Panics
-/// Where a parameter has too few elements, or an extent cannot be computed.
+/// If a parameter has too few elements, or an extent cannot be computed.
 pub fn interpret(graph: &Graph, params: &[Vec<f64>], symbols: &[i64], rounding: Rounding) -> Vec<Vec<f64>> {
     let run = Evaluator { graph, params, symbols, rounding };
     let mut values: Vec<Array> = Vec::new();
@@ -47,14 +50,14 @@ pub fn interpret(graph: &Graph, params: &[Vec<f64>], symbols: &[i64], rounding: 
     graph.outputs.iter().map(output).collect()
 }
 
-/// One element.
+/// Element of an array.
 #[derive(Clone, Copy)]
 enum Element {
     Float(f64),
     Int(i64),
 }
 
-/// The elements of a node over its own axes, the last one fastest.
+/// Elements of a node over its own axes, innermost last.
 struct Array {
     axes: Vec<AxisId>,
     shape: Vec<usize>,
@@ -76,7 +79,7 @@ impl Evaluator<'_> {
         Array { shape: self.shape(&axes), axes, elements }
     }
 
-    /// The elements of a node at all points of its axes.
+    /// Returns the elements of a node at all points of its axes.
     fn elements(&self, node: &Node, values: &[Array], axes: &[AxisId]) -> Vec<Element> {
         let (dtype, shape) = (node.dtype, self.shape(axes));
         let all = |element: Element| vec![element; shape.iter().product()];
@@ -106,7 +109,7 @@ impl Evaluator<'_> {
                 self.reduce(*reduce, *over, &args, dtype, axes)
             }
             NodeKind::Gather(axis) => {
-                // It has a place of its own, whether the node has this axis or not.
+                // The gathered axis has a stride of its own, even if the result has the same axis.
                 let mut strides = strides(&array(0).axes, &array(0).shape, &[axes, &[*axis]].concat());
                 let along = strides.pop().expect("the last");
                 let (starts, index) = (places(&strides, &shape), arg(1));
@@ -133,13 +136,13 @@ impl Evaluator<'_> {
         };
         let (given, strides) = (&self.params[usize::from(of.0)], strides(order, &self.shape(order), axes));
         let places = places(&strides, &self.shape(axes));
-        // Their first axis is the outermost of both.
+        // The cut axis is the outermost of the tensor and of its portion.
         let has = self.elements_of(order, self.graph.param(id).portion);
         let at = |place: usize| if has.contains(&place) { given[place - has.start] } else { 0.0 };
         places.into_iter().map(|place| Element::of(dtype, at(place))).collect()
     }
 
-    /// Which elements a tensor of these axes has that has a portion of the first.
+    /// Returns the elements that a tensor with these axes has, if it has a portion of the first.
     fn elements_of(&self, axes: &[AxisId], portion: Option<Portion>) -> Range<usize> {
         let shape = self.shape(axes);
         let (all, inner): (usize, usize) = (shape.iter().product(), shape.iter().skip(1).product());
@@ -172,7 +175,7 @@ impl Evaluator<'_> {
         let (all, each) = ([axes, &over].concat(), count(&over));
         let terms: Vec<Cow<'_, [Element]>> = args.iter().map(|arg| self.over(&all, arg)).collect();
         let nothing = nothing(reduce, dtype);
-        // What is so far comes last: so does what `fma` adds, and for the others it makes no difference.
+        // The accumulator is the last operand, as in `fma`. The other operations are commutative.
         let with = |so_far: Element, at: usize| {
             let operand = |i: usize| terms.get(i).map_or(so_far, |terms| terms[at]);
             apply(op, terms.len() + 1, dtype, dtype, operand)
@@ -181,7 +184,7 @@ impl Evaluator<'_> {
         (0..count(axes)).map(fold).collect()
     }
 
-    /// The elements of an array at all points of axes that have all of its own; it is constant along the others.
+    /// Broadcasts an array to axes that include its own.
     fn over<'e>(&self, axes: &[AxisId], array: &'e Array) -> Cow<'e, [Element]> {
         if axes == array.axes {
             return Cow::Borrowed(&array.elements);
@@ -204,7 +207,7 @@ impl Evaluator<'_> {
         Element::Float(round(to, x))
     }
 
-    /// An element as it is stored.
+    /// Rounds an element to the dtype that it is stored in.
     fn narrowed(&self, dtype: DType, element: Element) -> Element {
         match (element, self.rounding) {
             (Element::Float(x), Rounding::EachNode) if dtype.is_narrow() => Element::Float(round(dtype, x)),
@@ -225,7 +228,8 @@ impl Evaluator<'_> {
     }
 }
 
-/// How far apart elements are along `axes`, of which there are all that they are over, in this order, the last one fastest.
+/// Returns the strides along `axes` of a dense array over `over`, whose last axis is innermost. `axes`
+/// includes `over`.
 fn strides(over: &[AxisId], shape: &[usize], axes: &[AxisId]) -> Vec<usize> {
     let (mut strides, mut stride) = (vec![0; axes.len()], 1);
     for (axis, extent) in over.iter().zip(shape).rev() {
@@ -236,7 +240,7 @@ fn strides(over: &[AxisId], shape: &[usize], axes: &[AxisId]) -> Vec<usize> {
     strides
 }
 
-/// Where elements are that are so far apart, at all points of a box, the last coordinate fastest.
+/// Returns the positions at all points of a box with these strides. The last coordinate varies fastest.
 fn places(strides: &[usize], shape: &[usize]) -> Vec<usize> {
     let mut starts = vec![0];
     for (stride, &extent) in strides.iter().zip(shape).filter(|(_, extent)| **extent != 1) {
@@ -278,13 +282,13 @@ impl Element {
     }
 }
 
-/// An operation of the table on so many operands, by number, of which the last has type `last`. A float that integers make is given
-/// as its bits.
+/// Applies an operation of the table to `count` operands, given by number. The last operand has dtype `last`.
+/// A float result of integers is given by its bits.
 fn apply(op: Op, count: usize, last: DType, result: DType, operand: impl Fn(usize) -> Element) -> Element {
     if op == Op::Select {
         return operand(if operand(0).to_i64() != 0 { 1 } else { 2 });
     }
-    // Lists of them would cost most of the time.
+    // Arrays avoid allocations, which would take most of the time.
     match last.class() {
         Class::Float => {
             let mut values = [0.0; 3];
@@ -304,7 +308,8 @@ fn apply(op: Op, count: usize, last: DType, result: DType, operand: impl Fn(usiz
     }
 }
 
-/// Conversion as Rust's `as`: floats to integers truncate and saturate, integers wrap; to `bool`, whether it is not 0.
+/// Converts like Rust's `as`: floats truncate and saturate, integers wrap. The conversion to `bool` compares
+/// with 0.
 fn cast(value: Element, dtype: DType) -> Element {
     match (value, dtype.class()) {
         (_, Class::Float) if dtype.is_narrow() => Element::Float(round(dtype, value.to_f64())),
@@ -315,7 +320,7 @@ fn cast(value: Element, dtype: DType) -> Element {
     }
 }
 
-/// What a reduction of no elements gives.
+/// Returns the result of a reduction over no elements.
 fn nothing(reduce: Reduce, dtype: DType) -> Element {
     match reduce.identity(dtype) {
         Const::Float(x) => Element::of(dtype, x),

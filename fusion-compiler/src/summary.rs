@@ -1,6 +1,6 @@
-//! Groups and their kernels → what a report tells of them.
+//! Groups and their kernels → the data of a report.
 //!
-//! Invariant: names are the user's or those of operations; everything else is numbers and formulas.
+//! Invariant: names are those of the user or of operations. Everything else is numbers and formulas.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,11 @@ use crate::ir::plan::{Array, ArrayKind, Boundary, GroupSummary, Summary, Text, T
 use crate::larger::{Class, Made};
 use crate::schedule::Schedule;
 
-/// Lines and columns of the user's source.
+/// Function that returns the line and the column of a span in the user's source.
 pub type Locate<'a> = &'a dyn Fn(SpanId) -> (u32, u32);
 
-/// What was fused, against every op on its own. Programs with the same kernels share one summary.
+/// Summarizes fusion, compared with one kernel for every operation. Programs with the same groups share one
+/// summary.
 pub fn summary(made: &[Made<'_>], unfused: &Fused, locate: Locate<'_>) -> Summary {
     let mut alike: Vec<Vec<(usize, &Made<'_>)>> = Vec::new();
     for one in made.iter().enumerate() {
@@ -62,12 +63,12 @@ fn summary_of(made: &[(usize, &Made<'_>)], unfused: &Fused, locate: Locate<'_>) 
     }
 }
 
-/// What kernels read and write.
+/// Arrays that kernels read and write.
 struct Arrays {
     all: Vec<Array>,
-    /// By what is read.
+    /// Number of the array of each load.
     loads: BTreeMap<Load, u16>,
-    /// By position in the graph's outputs.
+    /// Number of the array of each output, by position in the graph's outputs.
     outputs: BTreeMap<usize, u16>,
 }
 
@@ -97,7 +98,7 @@ impl Arrays {
             Some(i) => (result_name(graph, i), output_kind(graph, i)),
             None => (value_name(graph, store.node).into(), ArrayKind::Temporary),
         };
-        // Others see a result by the dims that it is declared with.
+        // Readers see a result with its declared dims.
         let axes = store.output.map_or(&store.order, |i| &graph.outputs[i].axes);
         let number = self.push(graph, name, (dtype, axes, store.portion(graph)), kind);
         if store.is_whole(graph) {
@@ -128,7 +129,7 @@ fn output_kind(graph: &Graph, i: usize) -> ArrayKind {
     if fresh(&i) { ArrayKind::Returned((0..i).filter(fresh).count() as u16) } else { ArrayKind::InPlace }
 }
 
-/// Dims as users write them.
+/// Formats dims as users write them.
 fn dims(graph: &Graph, axes: &[AxisId], portion: Option<Portion>) -> String {
     let dim = |&id: &AxisId| {
         let axis = graph.axis(id);
@@ -161,7 +162,7 @@ fn group_summary(
         Some(output) => arrays.outputs[&output],
         None => arrays.loads[&Load::Stored(store.node)],
     });
-    // What is read, then what is written.
+    // The arrays that the group reads come before those that it writes.
     let bytes = traffic(graph, group).map(|array| collect_terms(graph, std::iter::once(array)));
     let moved = loads.chain(stores).zip(bytes).map(|(array, bytes)| Traffic { array, bytes });
     let mut reads: Vec<Traffic> = moved.collect();
@@ -179,7 +180,7 @@ fn group_summary(
     }
 }
 
-/// What the kernel is about: `row reduction along D: max, sum`, and after what of all rows.
+/// Returns the title of a kernel: `row reduction along D: max, sum`, with the global reductions before it.
 fn hero(graph: &Graph, group: &Group, schedule: Schedule) -> String {
     let looped = |id: &&NodeId| !graph.looped_axes(**id).is_empty();
     let of_all = group.of_all(graph);

@@ -1,6 +1,6 @@
-//! What the targets can do, as far as the compiler asks.
+//! Facts about the targets, as far as the compiler depends on them.
 //!
-//! Invariant: schedules and fusion see only `TargetFacts`, never which target it is.
+//! Invariant: schedules and fusion see only `TargetFacts`, never the target itself.
 
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Graph, UNROLLED_MAX};
@@ -8,126 +8,136 @@ use crate::ir::kernel::Lanes;
 pub use crate::ir::ops::Dialect;
 use crate::ir::plan::{Limits, Target, Text};
 
-/// What fusion and schedules ask of a target.
+/// Facts about a target that fusion and schedules depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TargetFacts {
-    /// How a thread works on several elements at once.
+    /// Way in which a thread works on several elements at once.
     pub vector: Vectors,
-    /// Lanes of vectors where some elements are narrow, so that an access of those is not.
+    /// Number of lanes of a vector where some operands have narrow elements, so that accesses of these are
+    /// wide too.
     pub narrow_lanes: u8,
-    /// Lanes of vectors that are read at a time where each scales a sum of exponentials once.
+    /// Number of lanes of a load in unstaged rows that rescale a sum of exponentials once for each load.
     pub scaling_lanes: u8,
-    /// Most buffers that a kernel can bind.
+    /// Largest number of storage buffers that a kernel can bind.
     pub buffers_max: usize,
-    /// Most tensors of one element that it can read besides, as uniforms.
+    /// Largest number of small tensors that a kernel can bind as uniforms, in addition to the storage
+    /// buffers.
     pub uniform_buffers_max: usize,
-    /// Whether a kernel may access a buffer by vectors and by single elements, and others those next to them.
+    /// True if a kernel may mix vector and scalar accesses to one buffer, even of adjacent elements by
+    /// different threads.
     pub mixes: bool,
-    /// Whether positions must be rebased to the binding of their buffer.
+    /// True if positions must be rebased to the binding of their buffer.
     pub rebased: bool,
-    /// Whether a tensor can have 2³¹ elements or more.
+    /// True if a tensor can have 2³¹ elements or more.
     pub wide: bool,
-    /// Teams that work on rows together, smallest first; none where a thread has a row for itself.
+    /// Teams that share rows, smallest first; empty where each thread has rows of its own.
     pub teams: &'static [Team],
-    /// Threads of the team that has what no team can hold, and parts of rows; none where there are no teams.
+    /// Number of threads of the team for parts of rows, and for rows that no other team can stage. None
+    /// without teams.
     pub block: Option<u32>,
-    /// Where teams hold the elements of a row that they need more than once.
+    /// Memory in which elements of a row are staged between passes.
     pub row_memory: RowMemory,
-    /// Elements of the longest line that a thread combines by itself, all written out, where a loop takes no more kernels.
+    /// Length of the longest line that a thread reduces unrolled, where a loop would take no more kernels.
     pub unrolled_max: i64,
-    /// How rows that are few and long are cut into parts.
+    /// Splitting of rows that are few and long.
     pub parts: Parts,
-    /// How long rows that lie side by side are.
+    /// Splitting of long column-major rows.
     pub columns: Columns,
 }
 
-/// How rows that are few and long are cut into parts, so that all of the device works on them.
+/// Parameters for splitting rows that are few and long, so that all of the device works on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
-    /// Elements of a part: a multiple of a vector, and few enough to be in a cache when they are needed again.
+    /// Number of elements of a part: a multiple of a vector, and few enough to stay in a cache until the
+    /// second pass.
     pub len: i64,
-    /// More rows than this keep the device busy by themselves.
+    /// Largest number of rows that are split. More rows keep the device busy by themselves.
     pub rows_max: i64,
-    /// Elements of the shortest rows that are worth a second kernel …
+    /// Length of the shortest rows that are worth a second kernel.
     pub row_min: i64,
-    /// … and of those worth a third, where elements are stored.
+    /// Length of the shortest rows that are worth a third kernel, where elements are stored.
     pub stored_row_min: i64,
 }
 
-/// How long rows that lie side by side are cut into parts: for all of the device, and so that no sum takes too many steps.
+/// Parameters for splitting long column-major rows. Parts keep all of the device busy, and limit the number
+/// of steps of a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Columns {
-    /// Elements that parts should have side by side, where there are fewer rows.
+    /// Number of adjacent elements that parts should cover together, where there are fewer rows.
     pub width: i64,
-    /// Steps of a part where rows are few.
+    /// Number of steps of a part where rows are few.
     pub steps: i64,
-    /// Elements of the shortest rows that are worth a second kernel …
+    /// Length of the shortest rows that are worth a second kernel.
     pub row_min: i64,
-    /// … and of those worth a third, and a second read, where elements are stored.
+    /// Length of the shortest rows that are worth a third kernel and a second read, where elements are
+    /// stored.
     pub stored_row_min: i64,
 }
 
-/// Threads that work on a row together.
+/// Threads that share rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Team {
-    /// How many.
+    /// Number of threads.
     pub threads: u32,
-    /// Rows that they have at a time, each the same part of them.
+    /// Number of rows that the team works on at a time. Each row gets the same share of the threads.
     pub rows: u32,
-    /// The longest rows that they are not too few for.
+    /// Lengths of the longest rows that the team has enough threads for.
     pub longest: Longest,
-    /// Rows of which there are enough for as many of these as keep a device at work.
+    /// Smallest number of rows for which such teams keep a device busy.
     pub rows_min: i64,
-    /// Most of them that a block has.
+    /// Largest number of teams in a block.
     pub per_block: u32,
-    /// Whether there is one in each block of a cluster, and each has a part of a row.
+    /// True if the blocks of a cluster, each of which is a team, share a row.
     pub cluster: bool,
-    /// Most bytes of a row's elements that it holds, if it goes on with those of longer rows without.
+    /// Most bytes of a row that the team stages, if it also takes longer rows and reads their other elements
+    /// again.
     pub staged_max: Option<i64>,
-    /// Whether its rows fill the memory that a multiprocessor has for them, so that few blocks work at once.
+    /// True if the rows fill the shared memory of a multiprocessor, so that few blocks run at once.
     pub fills: bool,
-    /// Vectors that each thread reads before it goes on, of rows that it holds, whose length is not known, and that fill that memory or
-    /// are not whole vectors; 1 where the target's compiler decides.
+    /// Number of vectors that each thread loads before it uses the first. The number applies to staged rows
+    /// of unknown length that are unaligned or fill the shared memory; 1 leaves the choice to the target's
+    /// compiler.
     pub load_unroll: u32,
 }
 
-/// Elements of the longest rows that a team has, none where it has no such rows.
+/// Lengths of the longest rows that a team takes, 0 if it takes none of the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Longest {
-    /// Of whole vectors of no more than four lanes, and held.
+    /// Longest staged rows of whole vectors with at most four lanes.
     pub staged: i64,
-    /// Of whole vectors of more lanes, and held: what takes half as much to read may take as much to hold.
+    /// Longest staged rows of whole vectors with more lanes. Elements of two bytes take half the traffic, but
+    /// may take as much shared memory.
     pub staged_wide: i64,
-    /// Of no whole vectors, and held.
+    /// Longest staged rows that are not whole vectors.
     pub staged_uneven: i64,
-    /// Of whole vectors, and read once.
+    /// Longest rows of whole vectors that are read once.
     pub once: i64,
-    /// Of no whole vectors, and read once.
+    /// Longest rows that are not whole vectors and are read once.
     pub once_uneven: i64,
 }
 
-/// Memory for the elements of rows that are needed again.
+/// Memory for elements of rows that several passes need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowMemory {
-    /// What threads share, given at launch, as much as the device has.
+    /// Shared memory whose size is set at launch, up to the limit of the device.
     AtLaunch,
-    /// What threads share: so many elements of four bytes for each block.
+    /// Shared memory of a fixed number of four-byte elements for each block.
     Fixed(u32),
-    /// The thread's own, as much as it takes; what is in memory already is in its cache.
+    /// Memory of the thread, of any size. Operands need no staging, because they stay in the thread's cache.
     Scratch,
 }
 
-/// How a thread works on several elements at once.
+/// Way in which a thread works on several elements at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vectors {
-    /// By values of this many lanes.
+    /// Values of this many lanes.
     Lanes(u8),
-    /// By loops that the target's compiler vectorises, over runs of at most this many elements.
+    /// Loops that the target's compiler vectorises, over runs of at most this many elements.
     Loops(u32),
 }
 
 impl Vectors {
-    /// The lanes of a vectorised value.
+    /// Returns the lanes of a vectorised value.
     pub fn lanes(self) -> Lanes {
         match self {
             Vectors::Lanes(lanes) => Lanes::Const(lanes),
@@ -136,7 +146,7 @@ impl Vectors {
     }
 }
 
-/// What a function needs that a target has not, if there is something.
+/// Returns the feature that a function needs and the target lacks, if any.
 pub fn lacks(graph: &Graph, target: Target) -> Option<Text> {
     match target {
         Target::Cpu | Target::Ptx => None,
@@ -144,7 +154,7 @@ pub fn lacks(graph: &Graph, target: Target) -> Option<Text> {
     }
 }
 
-/// The same of devices that have more, if there are some that a program of their own may be worth.
+/// Returns the facts of devices with higher limits than their target guarantees, if a second program may pay.
 pub fn larger(target: Target) -> Option<TargetFacts> {
     match target {
         Target::Ptx | Target::Cpu => None,
@@ -153,7 +163,7 @@ pub fn larger(target: Target) -> Option<TargetFacts> {
     }
 }
 
-/// The facts of every device of a target.
+/// Returns the facts that all devices of a target have in common.
 pub fn facts(target: Target) -> TargetFacts {
     match target {
         Target::Ptx => TargetFacts {
@@ -172,7 +182,8 @@ pub fn facts(target: Target) -> TargetFacts {
             parts: GPU_PARTS,
             columns: GPU_COLUMNS,
         },
-        // Eight storage buffers, twelve uniform ones, and 256 threads of a group, are what every WebGPU device has.
+        // Every WebGPU device has eight storage buffers, twelve uniform buffers and 256 threads of a
+        // workgroup.
         Target::Wgsl => TargetFacts {
             vector: Vectors::Lanes(4),
             narrow_lanes: 4,
@@ -184,13 +195,13 @@ pub fn facts(target: Target) -> TargetFacts {
             wide: false,
             teams: &WGSL_TEAMS,
             block: Some(256),
-            // Of the 16 KiB that every device has; the rest is for what threads combine.
+            // Every device has 16 KiB. The rest is for the partial results of threads.
             row_memory: RowMemory::Fixed(3072),
             unrolled_max: UNROLLED_MAX,
             parts: GPU_PARTS,
             columns: GPU_COLUMNS,
         },
-        // Sixteen kilobytes of each f32 array: a handful of arrays stays in the first two caches.
+        // A run has 16 KiB of each f32 array, so that several arrays fit in the first two caches.
         Target::Cpu => TargetFacts {
             vector: Vectors::Loops(4096),
             narrow_lanes: 1,
@@ -203,19 +214,21 @@ pub fn facts(target: Target) -> TargetFacts {
             teams: &[],
             block: None,
             row_memory: RowMemory::Scratch,
-            // Sums of 12 took 4.0 ns a row written out and take 1.6 in a loop, of 64 12.3 and 5.2; of 8, 0.7 written out.
+            // Longer sums take less time in a loop than unrolled.
             unrolled_max: 8,
-            // A quarter of a megabyte of each array, so that what a part takes beside its elements is nothing. One thread
-            // alone is no slower for rows this long; of elements, only where memory is what it waits for.
+            // A part has 256 KiB of each f32 array, so the overhead of a part is negligible. A single thread
+            // is no slower with parts of rows this long. Where elements are stored, that is true only if
+            // memory is the bottleneck.
             parts: Parts { len: 1 << 16, rows_max: 16, row_min: 1 << 18, stored_row_min: 1 << 22 },
-            // Half of what a thread goes through together, at least, and half a megabyte of each array.
+            // The width is at least half of the rows that a thread reduces together. A part has 512 KiB of
+            // each f32 array.
             columns: Columns { steps: 256, ..GPU_COLUMNS },
         },
     }
 }
 
-/// What a device of a target has if none is at hand: WebGPU's default limits, and of NVIDIA's GPUs the memory of an A100's
-/// blocks.
+/// Returns the limits that reports assume without a device: WebGPU's defaults, or the shared memory of a
+/// block on NVIDIA's A100.
 pub fn limits(target: Target) -> Limits {
     match target {
         Target::Ptx => Limits {
@@ -234,20 +247,17 @@ pub fn limits(target: Target) -> Limits {
     }
 }
 
-/// A thread has some four vectors of a row, so that enough of memory is on its way, but what a warp does for each row takes as long for
-/// short ones. On an H200, a softmax of rows of 32 elements took half a warp 263 us, a fourth of one 145 and an eighth 134; of 64 146,
-/// 130 and 135; of 128 halves 100, 77 and 77, of 384 82 and 77; sums of 64 85, 67 and 68. A layer norm of 128 is a third faster by half
-/// a warp than by a whole one, of 4096 a twentieth by 256 threads than by 128, of 7168 a twelfth by 512 than by 256, and of 16,384 a fifth
-/// by 512 than by 1024. Of 6144 halves, a softmax took 128 threads 74 us and 256 86, of 12,288 a layer norm 256 threads 74 and 512 86; of
-/// 24,576 a softmax took 512 threads 89 and clusters 104. Of rows that are no vectors, every element of which is read from shared memory
-/// by itself, threads have more to do, and combining what each has is less of it: a softmax of 1001 took a warp 152 us, 128 threads 168
-/// and 256 197, a layer norm of 1501 178, 156 and 182, one of 3001 181 by 128 and 149 by 256; sums of 6001 70, 65 and 66,
-/// cross-entropies 82, 72 and 77.
+/// Teams of NVIDIA GPUs, smallest first. The limits follow from measurements on an H200: softmax, layer norm,
+/// sums and cross-entropies.
 ///
-/// Of a loop that ptxas unrolls, a thread with as many vectors reads one, then four, then two and one. That matters where blocks are
-/// few: with four at a time, a softmax of 16,384 took an H200 141 us before and 134 after, a layer norm 148 and 142. Teams of 256 were
-/// no faster for it, and those of 128 two hundredths. Loops over elements it does not unroll if there is much in them: a softmax of
-/// 4097 took teams of 256 150 us before and 135 after.
+/// A thread has about four vectors of a row, so that enough loads are in flight. Short rows share a warp,
+/// because the cost of a warp for each row does not shrink with the row. Rows that are not whole vectors load
+/// each staged element from shared memory by itself, so that a thread has more work, and the reduction is a
+/// smaller share of the work.
+///
+/// In a loop that ptxas unrolls, a thread loads one vector, then four, then two, then one. Loading four at
+/// once pays where few blocks run at a time. ptxas does not unroll loops over single elements with large
+/// bodies, so `load_unroll` also helps rows that are not whole vectors.
 const PTX_TEAMS: [Team; 9] = [
     Team { rows: 8, longest: Longest { staged: 32, ..all(64) }, ..team(32, 64, 4) },
     Team {
@@ -273,27 +283,29 @@ const PTX_TEAMS: [Team; 9] = [
         ..team(512, 24_576, 1)
     },
     Team { load_unroll: 4, fills: true, cluster: true, rows_min: 64, ..team(512, CLUSTER_MAX * 24_576, 1) },
-    // What blocks of all GPUs since Ampere can share, and less than half of what a multiprocessor of an H100 has, so that one
-    // block reads while another combines.
+    // Blocks of all GPUs since Ampere can share this much memory. The size is less than half of an H100's
+    // multiprocessor, so that one block reads while another combines.
     Team { staged_max: Some(96 << 10), ..team(1024, i64::MAX, 1) },
 ];
-/// Most blocks of a cluster, on all devices that have clusters.
+/// Largest number of blocks of a cluster that all devices with clusters support.
 pub(crate) const CLUSTER_MAX: i64 = 8;
-/// A group has several short rows at a time. On Mesa's software Vulkan a softmax of 2²³ elements in rows of 32 took 64 threads for each
-/// 390 ms and eight 72, in rows of 256 77 and 38; of 512 it took 64 threads 57 and 32 of them 48, of 1024 48 and 44.
+/// Teams of WebGPU devices, smallest first. A workgroup has several short rows at a time, which is faster on
+/// Mesa's software Vulkan.
 const WGSL_TEAMS: [Team; 3] =
     [Team { rows: 8, ..team(64, 256, 1) }, Team { rows: 2, ..team(64, 1024, 1) }, team(256, i64::MAX, 1)];
 
-/// Eight 128-bit accesses for each thread of a block, and fewer rows than a large GPU has room for blocks. Rows of 32,768
-/// elements, as long as a vocabulary, are one kernel's. What a block can hold of a row it need not read twice, so elements are
-/// stored by parts only of longer ones.
+/// Splitting of rows on GPUs. A part is eight 128-bit accesses for each thread of a block. The limit of rows
+/// is below the number of blocks that a large GPU can run. Rows of 32,768 elements, as long as a vocabulary,
+/// stay in one kernel. A block need not read staged elements twice, so parts store elements only for longer
+/// rows.
 const GPU_PARTS: Parts =
     Parts { len: 1 << 13, rows_max: 512, row_min: (1 << 15) + 1, stored_row_min: 1 << 16 };
 
-/// A kilobyte or two side by side. A sum of a thousand is as exact as an f32 can be asked to be.
+/// Splitting of column-major rows on GPUs: one or two kilobytes of adjacent elements. A sum of a thousand
+/// terms is as exact as an f32 can be expected to be.
 const GPU_COLUMNS: Columns = Columns { width: 256, steps: 64, row_min: 1025, stored_row_min: 1 << 13 };
 
-/// A team that has a row at a time, no longer than that.
+/// Returns a team for one row at a time, of at most `row_max` elements.
 pub(crate) const fn team(threads: u32, row_max: i64, per_block: u32) -> Team {
     Team {
         threads,
@@ -308,7 +320,7 @@ pub(crate) const fn team(threads: u32, row_max: i64, per_block: u32) -> Team {
     }
 }
 
-/// The same of all rows.
+/// Returns one limit for all kinds of rows.
 const fn all(row_max: i64) -> Longest {
     Longest {
         staged: row_max,

@@ -1,7 +1,8 @@
 //! Kernels of a group → the bytes of tensors that they move.
 //!
-//! Invariant: counted in the kernel that is launched, so that reports and devices cannot tell two stories. A kernel that goes
-//! through a row twice asks twice for what the row has of its own, unless that is still in the thread's cache.
+//! Invariant: the bytes are counted in the kernel that is launched, so that reports and devices agree. A
+//! kernel with two passes over a row counts the row's own elements twice, unless they are still in the
+//! thread's cache.
 
 use crate::assemble::{Elements, collect_terms, traffic};
 use crate::ir::dim::DimExpr;
@@ -12,10 +13,10 @@ use crate::ir::plan::{BufferArg, Slot};
 use crate::schedule::{Schedule, Scratch, UnstagedTail, Work, chosen};
 use crate::target::{RowMemory, TargetFacts};
 
-/// Elements and their type.
+/// Shape and dtype of an array.
 type Amount = (Elements, DType);
 
-/// Bytes of tensors that a kernel of a group reads and writes.
+/// Returns the bytes of tensors that a kernel of a group reads and writes.
 pub(crate) fn bytes(
     work: &Work<'_>,
     scratch: &[Scratch],
@@ -33,10 +34,11 @@ pub(crate) fn bytes(
     }
     let (mut amounts, mut passed_on): (Vec<Amount>, Vec<DimExpr>) = (vec![], vec![]);
     for slot in slots {
-        // One tensor may be behind several buffers: windows on it, or the names that it has.
+        // Several buffers may refer to one tensor: windows on it, or its views.
         let alike = (0..buffers.len()).filter(|&buffer| buffers[buffer].slot == slot);
         let ids = || alike.clone().map(|buffer| BufferId(buffer as u16));
-        // Loops over what is not held say how often the rest is read, in which those over what is have no part.
+        // Loops that end at the first unstaged element read only staged ones. The other loops tell how often
+        // the unstaged elements are read.
         let is_staged = |end: Value| unstaged_tail.is_some_and(|unstaged_tail| unstaged_tail.first == end);
         let most = |counts: &dyn Fn(Value) -> bool| {
             ids().map(|id| times_read(&kernel.body, id, counts)).max().unwrap_or(0)
@@ -51,7 +53,7 @@ pub(crate) fn bytes(
             continue;
         }
         let (read, stored) = amounts_of(work, slot);
-        // What rows have in common is in the device's cache.
+        // Elements that rows share stay in the device's cache.
         let own = |(elements, _): &Amount| rows.iter().all(|axis| elements.axes.contains(axis));
         let repeated =
             |amount: Amount| std::iter::repeat_n(amount, if own(&amount) { times } else { times.min(1) });
@@ -69,7 +71,8 @@ pub(crate) fn bytes(
     passed_on.into_iter().fold(tensors, |sum, bytes| sum + bytes)
 }
 
-/// How many of the elements of rows are not held; of those that are read for a part of each row, no fewer.
+/// Returns the number of unstaged elements of all rows. The number is an upper bound for elements that are
+/// read for a part of each row.
 fn unstaged_bytes(work: &Work<'_>, elements: &Elements, unstaged_tail: &UnstagedTail) -> DimExpr {
     let (graph, group) = (work.graph, work.group);
     let extent = |axis| graph.extent_of(axis, elements.portion);
@@ -81,7 +84,7 @@ fn unstaged_bytes(work: &Work<'_>, elements: &Elements, unstaged_tail: &Unstaged
     rows * if is_whole { unstaged_tail.each.clone() } else { own.min(unstaged_tail.each.clone()) }
 }
 
-/// The memory between kernels of the group that a slot stands for, if it does.
+/// Returns the memory between the group's kernels that a slot refers to, if any.
 fn scratch_of<'s>(work: &Work<'_>, scratch: &'s [Scratch], slot: Slot) -> Option<&'s Scratch> {
     match slot {
         Slot::Temp(number) => scratch.get(usize::from(number.checked_sub(work.temporaries)?)),
@@ -89,7 +92,7 @@ fn scratch_of<'s>(work: &Work<'_>, scratch: &'s [Scratch], slot: Slot) -> Option
     }
 }
 
-/// What the group reads and what it writes of a slot.
+/// Returns the arrays that the group reads from a slot, and those that it writes to it.
 fn amounts_of(work: &Work<'_>, slot: Slot) -> (Vec<Amount>, Vec<Amount>) {
     let buffers = work.group.loads.iter().map(|load| work.loads[load]).chain(work.stores.iter().copied());
     let is_ours = |buffer: BufferId| work.operands[usize::from(buffer.0)].slot == slot;
@@ -104,22 +107,23 @@ fn amounts_of(work: &Work<'_>, slot: Slot) -> (Vec<Amount>, Vec<Amount>) {
     (amounts(read), amounts(stored))
 }
 
-/// How often statements go through a buffer, in loops whose end counts. What is dealt out is of other rows, or of other elements.
+/// Returns how often statements traverse a buffer, in the loops whose end `counts` accepts. Iterations of
+/// dealt-out loops access different rows or elements.
 fn times_read(stmts: &[Stmt], buffer: BufferId, counts: &dyn Fn(Value) -> bool) -> usize {
     let mut times = Times::default();
     times.add(stmts, buffer, counts);
     times.in_loops().max(times.dealt).max(times.once)
 }
 
-/// Reads by themselves, in loops that are dealt out, and in loops one after another.
+/// Numbers of reads of a buffer: outside of loops, in dealt-out loops, and in serial loops.
 #[derive(Default)]
 struct Times {
     once: usize,
     dealt: usize,
     loops: usize,
-    /// Where the last loop ended, and how often it reads: one that starts there goes on with it.
+    /// End and number of reads of the last loop. A loop that starts at this end continues it.
     last: Option<(Value, usize)>,
-    /// The most in loops of one condition: of several, each is of other elements.
+    /// Largest number of reads in the loops of one condition. Different conditions access different elements.
     conditional: usize,
 }
 

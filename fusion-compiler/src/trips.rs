@@ -1,7 +1,7 @@
-//! Kernel → the most trips that a thread makes through its loops: there are devices that end loops early.
+//! Kernel → the largest number of trips that a thread makes through its loops: some devices end loops early.
 //!
-//! Invariant: no fewer than there are, with that on which each loop ends. Counted in the kernel that is launched, by what the
-//! bounds of its loops are made of.
+//! Invariant: the number is an upper bound, including the trip on which each loop ends. The bounds of the
+//! loops in the launched kernel determine the number.
 
 use std::cell::RefCell;
 
@@ -12,11 +12,14 @@ use crate::ir::dtype::Const;
 use crate::ir::kernel::{Expr, Kernel, LoopKind, Stmt, UniformArg, Value};
 use crate::ir::ops::Op;
 
-/// Trips through the loops in which the threads of a team combine what they have: of 256 in subgroups of four, the smallest that WebGPU
-/// has, 64 over what those made and twice two in each, and that on which each loop ends. Through memory there are 20.
+/// Largest number of trips for a reduction over a team. A team of 256 threads has 64 subgroups of four, the
+/// smallest size of WebGPU. A thread makes 64 trips over the subgroups' results, two trips in each of two
+/// reductions over a subgroup, and one trip more at the end of each loop. A reduction through memory makes 20
+/// trips.
 const TRIPS_OF_TEAM: i64 = 71;
 
-/// The most trips for one iteration of a launch; nothing if the bound of a loop is made in an unknown way.
+/// Returns the largest number of trips for one iteration of a launch, or none if the bound of a loop is
+/// unknown.
 pub(crate) fn trips(kernel: &Kernel) -> Option<DimExpr> {
     let (made, starts, known) = (FxHashMap::default(), FxHashMap::default(), RefCell::default());
     let mut loops = Loops { kernel, made, starts, known };
@@ -26,11 +29,11 @@ pub(crate) fn trips(kernel: &Kernel) -> Option<DimExpr> {
 
 struct Loops<'k> {
     kernel: &'k Kernel,
-    /// What each value is made of.
+    /// Definition of each value.
     made: FxHashMap<Value, &'k Expr>,
-    /// Where each counter of a loop starts.
+    /// Start of each loop counter.
     starts: FxHashMap<Value, Value>,
-    /// What positions are no more than, once that is asked for.
+    /// Upper bounds of values computed so far.
     known: RefCell<FxHashMap<Value, Option<DimExpr>>>,
 }
 
@@ -71,7 +74,7 @@ impl<'k> Loops<'k> {
                 let (mut each, mut all) = (one(), one());
                 for stmt in body {
                     match stmt {
-                        // Strips go through what the loop goes through, one after another.
+                        // All strips together traverse the range of the loop once.
                         Stmt::Loop { start, end, step, body, .. } if self.is_strip(*var, *start, *end) => {
                             let times = distance.clone().ceil_div(self.least(*step));
                             each = each + one();
@@ -94,15 +97,17 @@ impl<'k> Loops<'k> {
         }
     }
 
-    /// Whether a loop is of the next so many steps from where the one around it is.
+    /// Returns true if a loop iterates over a strip of the loop around it: from that loop's counter on, over
+    /// a limited number of elements.
     fn is_strip(&self, counter: Value, start: Value, end: Value) -> bool {
         let of = |end| self.operands(end, Op::Add);
         start == counter
             && of(end).is_some_and(|[from, len]| from == counter && self.operands(len, Op::Min).is_some())
     }
 
-    /// How far it is, at most, from one to the other: an end may be so much past the start, or past what the start is past; and a
-    /// start so much before the end, or a counter that begins there.
+    /// Returns an upper bound of `end - start`. The bounds may have four forms: an end that is a sum with the
+    /// start, or with the start's first operand; a start that is a difference from the end; an end that is a
+    /// difference; a start that is a loop counter.
     fn distance(&self, start: Value, end: Value) -> Option<DimExpr> {
         if let Some([from, len]) = self.operands(end, Op::Add) {
             let first = self.operands(start, Op::Add).map(|[first, _]| first);
@@ -122,7 +127,7 @@ impl<'k> Loops<'k> {
         }
     }
 
-    /// No less than a position.
+    /// Returns an upper bound of a position.
     fn most(&self, value: Value) -> Option<DimExpr> {
         if let Some(known) = self.known.borrow().get(&value) {
             return known.clone();
@@ -142,7 +147,8 @@ impl<'k> Loops<'k> {
                 (Op::Sub, &[left, _]) => self.most(left),
                 (Op::IntDiv, &[left, by]) => Some(self.most(left)? / self.least(by)),
                 (Op::IntRem, &[_, of]) => self.most(of),
-                // What is left, and the most that is wanted of it.
+                // The second operand is the largest number that is wanted; the first is the number that is
+                // left.
                 (Op::Min, &[left, most]) => self.most(most).or_else(|| self.most(left)),
                 (Op::Select, &[_, left, right]) => Some(larger(self.most(left)?, self.most(right)?)),
                 _ => None,
@@ -151,7 +157,7 @@ impl<'k> Loops<'k> {
         }
     }
 
-    /// No more than a step, which is at least 1.
+    /// Returns a lower bound of a step, at least 1.
     fn least(&self, step: Value) -> DimExpr {
         self.exact(step).unwrap_or_else(|| DimExpr::constant(1))
     }
@@ -184,7 +190,7 @@ impl<'k> Loops<'k> {
     }
 }
 
-/// No less than either.
+/// Returns an upper bound of both.
 fn larger(left: DimExpr, right: DimExpr) -> DimExpr {
     match (left.as_const(), right.as_const()) {
         (Some(a), Some(b)) => DimExpr::constant(a.max(b)),

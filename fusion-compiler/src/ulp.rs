@@ -1,7 +1,7 @@
-//! How far results in `f32` are from what they should be, and the angles that are hardest to get right.
+//! Distances between `f32` results, and the angles for which trigonometric functions are hardest to compute.
 
-/// How many `f32` lie between two values; infinity follows the last number. NaN is at no distance from NaN only, and
-/// zeros of different sign are as far apart as can be.
+/// Returns the number of `f32` steps between two values. Infinity follows the largest number. Two NaN have
+/// distance 0. A NaN and a number have the largest distance, and zeros of different signs do too.
 pub fn distance(x: f32, y: f32) -> u64 {
     match (x.is_nan(), y.is_nan()) {
         (true, true) => 0,
@@ -11,14 +11,14 @@ pub fn distance(x: f32, y: f32) -> u64 {
     }
 }
 
-/// The number of `f32` between 0 and `x`, with its sign.
+/// Returns the number of `f32` between 0 and `x`, with the sign of `x`.
 fn position(x: f32) -> i64 {
     let size = i64::from(x.to_bits() & 0x7fff_ffff);
     if x.is_sign_negative() { -size } else { size }
 }
 
-/// For each exponent from 0 to 127, the bits of the `f32` nearest to a whole number of quarter turns. The nearest of
-/// all, 7.7·10²⁸, is 2⁻²⁹·⁹ quarter turns off.
+/// Bits of the `f32` nearest to a whole number of quarter turns, for each exponent from 0 to 127. The nearest
+/// of all, 7.7·10²⁸, is 2⁻²⁹·⁹ quarter turns off.
 #[rustfmt::skip]
 pub const NEAR_QUARTER_TURNS: [u32; 128] = [
     0x3fc9_0fdb, 0x4049_0fdb, 0x4096_cbe4, 0x4116_cbe4, 0x4196_cbe4, 0x4216_cbe4, 0x4296_cbe4, 0x437c_e5f1,

@@ -1,33 +1,33 @@
-//! Kernels of a group → the kinds of variants that a report tells of.
+//! Kernels of a group → the kinds of variants that a report names.
 //!
-//! Invariant: seen from the kernels alone, before they are made legal for a target.
+//! Invariant: the kinds follow from the unlowered kernels alone.
 
 use crate::ir::graph::Access;
 use crate::ir::kernel::{Buffer, IndexWidth, Lanes, Type};
 use crate::ir::plan::{BufferArg, Condition, Footprint, Slot, Target, Text, VariantSummary};
 use crate::schedule::Scheduled;
 
-/// What may set a variant apart.
+/// Properties in which variants differ.
 struct Traits {
-    /// Kernels, one after another.
+    /// Number of kernels.
     launches: usize,
-    /// Elements of the widest values.
+    /// Number of lanes of the widest value.
     lanes: u8,
-    /// Threads that work on a row together.
+    /// Number of threads that share a row.
     threads: u32,
-    /// Whether the blocks of a cluster share a row.
+    /// True if the blocks of a cluster share a row.
     cluster: bool,
-    /// Whether memory of the block, or of a CPU's thread, holds elements.
+    /// True if shared memory, or a CPU thread's memory, stages elements.
     stages: bool,
-    /// Whether short rows are gone through as one line.
+    /// True if short rows are computed as one line.
     line: bool,
-    /// Whether positions have 64 bits.
+    /// True if positions have 64 bits.
     wide: bool,
-    /// Whether large operands are seen through windows.
+    /// True if large operands are seen through windows.
     windows: bool,
 }
 
-/// What there is of a kernel for a target: of each way to run it, the launches.
+/// Summarizes the variants of a group for a target, given the launches of each config.
 pub(crate) fn variant_summary<'s>(
     target: Target,
     configs: impl Iterator<Item = &'s [Scheduled]>,
@@ -39,7 +39,7 @@ pub(crate) fn variant_summary<'s>(
         Target::Cpu => on_cpu(&traits),
         Target::Ptx | Target::Wgsl => on_gpu(&traits),
     };
-    // The same otherwise, but for memory in which subgroups pass on what they have.
+    // These variants differ from the others only in the memory between threads.
     if !by_subgroups.is_empty() {
         kinds.push("subgroups|shared memory".into());
     }
@@ -70,7 +70,7 @@ fn traits(launches: &[Scheduled]) -> Traits {
     }
 }
 
-/// Whether elements are held in memory for that, or in a row of what is only written otherwise.
+/// Returns true if shared memory, or an output that the kernel also reads, stages elements.
 fn stages(launch: &Scheduled) -> bool {
     let in_written = |(buffer, arg): (&Buffer, &BufferArg)| {
         buffer.access == Access::ReadWrite && !matches!(arg.slot, Slot::Param(_))
@@ -115,13 +115,13 @@ fn on_gpu(traits: &[Traits]) -> Vec<String> {
     kinds
 }
 
-/// Whether what is combined may be so in parts, by one kernel, which the next combines.
+/// Describes the numbers of launches, if a variant splits a reduction over several kernels.
 fn launches(traits: &[Traits]) -> Option<String> {
     let several = traits.iter().any(|one| one.launches > 1);
     several.then(|| either(traits, |one| one.launches.to_string()) + " launches")
 }
 
-/// What the variants have, each once, in order of preference.
+/// Lists a property of the variants, each value once, in order of preference.
 fn either(traits: &[Traits], of: impl Fn(&Traits) -> String) -> String {
     let mut all: Vec<String> = Vec::new();
     for one in traits.iter().map(of) {

@@ -1,31 +1,31 @@
-//! What users of PyTorch, NumPy and JAX write, and what says the same here.
+//! Hints for names that users know from PyTorch, NumPy and JAX: the equivalent in this language.
 //!
 //! Invariant: all code between backquotes compiles (`check/tests/hints.rs`).
 
-/// A hint: the names that it is for, and what it says.
+/// Hint: the names it is for, and its text.
 type Hint = (&'static [&'static str], &'static str);
 
-/// What says the same as a function of this name, which the language has not.
+/// Returns the equivalent of a function that the language lacks.
 pub(crate) fn function(name: &str) -> Option<&'static str> {
     find(FUNCTIONS, name)
 }
 
-/// What says the same as an argument of this name.
+/// Returns the equivalent of an argument of this name.
 pub(crate) fn argument(name: &str) -> Option<&'static str> {
     find(ARGUMENTS, name)
 }
 
-/// What takes several values apart that a function of this name gives elsewhere.
+/// Returns how to get several values from a function that returns a tuple in other libraries.
 pub(crate) fn several(name: &str) -> Option<&'static str> {
     find(SEVERAL, name)
 }
 
-/// What says the same as more arguments than a function of this name has.
+/// Returns the equivalent of additional arguments to a function of this name.
 pub(crate) fn more(name: &str) -> Option<&'static str> {
     find(MORE, name)
 }
 
-/// For an argument that is one number, where the value that is given has dims.
+/// Returns the hint for an argument that takes one number, where the given value has dims.
 pub(crate) fn number(argument: &str) -> &'static str {
     match argument {
         "label_smoothing" => "a weight for each class is `weight = w`",
@@ -33,7 +33,7 @@ pub(crate) fn number(argument: &str) -> &'static str {
     }
 }
 
-/// What says the same as a field of this name.
+/// Returns the equivalent of a field of this name.
 pub(crate) fn field(name: &str) -> Option<&'static str> {
     find(FIELDS, name)
 }
@@ -91,7 +91,7 @@ pub(crate) const FUNCTIONS: &[Hint] = &[
         "a product is summed along the dims that are named, as in `sum(x * w, K)`",
     ),
     (&["outer"], "it is `x * y` of values whose dims have different names"),
-    // Values without arguments, and of coordinates.
+    // Values without arguments, and functions of coordinates.
     (
         &[
             "zeros",
@@ -131,7 +131,7 @@ pub(crate) const FUNCTIONS: &[Hint] = &[
         &["dropout", "alpha_dropout", "feature_dropout"],
         "random numbers come from a tensor that is passed, as in `if chance < keep { x / keep } else { 0.0 }`",
     ),
-    // Choices and elements elsewhere.
+    // Conditionals, and elements at other indices.
     (&["masked_fill", "masked_fill_", "choose"], "`if mask { value } else { x }` chooses for each element"),
     (&["nan_to_num"], "`if isnan(x) { 0.0 } else { x }` has 0 for NaN"),
     (
@@ -142,7 +142,7 @@ pub(crate) const FUNCTIONS: &[Hint] = &[
         &["sort", "argsort", "topk", "kthvalue", "median", "quantile", "unique"],
         "the language has none that puts values in order; the largest is `max(x, D)`, at `argmax(x, D)`",
     ),
-    // Combinations.
+    // Reductions.
     (
         &["maximum", "fmax", "amax", "nanmax"],
         "`max` is of two values, as in `max(a, b)`, or along dims, as in `max(x, D)`",
@@ -175,7 +175,7 @@ pub(crate) const FUNCTIONS: &[Hint] = &[
     (&["logical_not"], "it is `!a`"),
     (&["addcmul"], "it is `x + value * a * b`"),
     (&["addcdiv"], "it is `x + value * a / b`"),
-    // Types, and what has none to do here.
+    // Types, and functions with no use here.
     (
         &["astype", "to", "type_as", "float", "double", "half", "int", "long", "cast"],
         "a cast is written `x as f32`",

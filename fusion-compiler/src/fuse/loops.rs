@@ -1,8 +1,9 @@
-//! Which short fixed axes are gone through in loops, although each thread could go through them by itself: `Graph::looped`.
+//! Short fixed axes that are looped although each thread could unroll them: `Graph::looped`.
 //!
-//! What a thread goes through by itself has to lie innermost in what it writes, and cannot be a part of what others go
-//! through together, or more kernels are needed. Invariant: a loop is there on all targets where it saves kernels, but not along lines
-//! of a few elements, which would keep most of a team idle; and on those that go through a line faster in one where it costs none.
+//! An axis that a thread unrolls must be innermost in the stores, and cannot be an axis of another
+//! reduction's rows; otherwise more kernels are needed. Invariant: an axis is looped on all targets where the
+//! loop saves kernels, except along rows of a few elements, which would leave most of a team idle. An axis is
+//! also looped on targets where a loop over its elements is faster and costs no kernel.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +13,7 @@ use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AxisSet, Graph, NodeKind, ParamId};
 use crate::target::TargetFacts;
 
-/// Decides what shares a kernel on targets of these facts; the graph of each says which axes are looped there.
+/// Fuses a graph for targets with these facts. Each target's graph has its own set of looped axes.
 pub fn fuse_for(mut graph: Graph, facts: &[TargetFacts]) -> Vec<(Graph, Fused)> {
     let mut fused = fuse_all(&graph, facts);
     while let Some(better) = with_a_loop(&graph, &fused, facts) {
@@ -23,7 +24,8 @@ pub fn fuse_for(mut graph: Graph, facts: &[TargetFacts]) -> Vec<(Graph, Fused)> 
     fused.into_iter().zip(facts).map(one).collect()
 }
 
-/// A parameter that is written where it is read is bound once; which are not follows from the kernels of all targets.
+/// Fuses the graph for all targets. The set of parameters that are bound twice depends on the kernels of all
+/// targets, so it grows until all groups fit.
 fn fuse_all(graph: &Graph, facts: &[TargetFacts]) -> Vec<Fused> {
     let mut twice = BTreeSet::new();
     loop {
@@ -43,8 +45,9 @@ fn fuse_all(graph: &Graph, facts: &[TargetFacts]) -> Vec<Fused> {
     }
 }
 
-/// The same with a loop more, if that saves kernels: along axes that a thread goes through by itself to combine what had to
-/// be stored. For what is only picked there is none: a tensor that is read at other places has to fit in one binding.
+/// Returns the graph with one more looped set of axes, if that saves kernels. Candidates are the unrolled
+/// axes of reductions that had to be stored. Static indices are no candidates: a gathered tensor must fit in
+/// one binding.
 fn with_a_loop(graph: &Graph, fused: &[Fused], facts: &[TargetFacts]) -> Option<(Graph, Vec<Fused>)> {
     let kernels = |fused: &[Fused]| fused.iter().map(|fused| fused.groups.len()).sum::<usize>();
     let stored = fused.iter().flat_map(|fused| &fused.boundaries);
@@ -59,8 +62,8 @@ fn with_a_loop(graph: &Graph, fused: &[Fused], facts: &[TargetFacts]) -> Option<
     })
 }
 
-/// The same with loops along lines that are too long for a thread of this target to go through by itself, where they take no more
-/// kernels, and none binds another parameter twice.
+/// Adds loops along axes that are too long to unroll on this target. A loop must not add kernels or double
+/// buffered parameters.
 fn with_long_loops(
     (mut graph, mut fused): (Graph, Fused),
     facts: &TargetFacts,
@@ -87,17 +90,17 @@ fn with_long_loops(
     (graph, fused)
 }
 
-/// Elements of the shortest rows that are worth a team, if they lie in a line.
+/// Length of the shortest contiguous rows that are worth a team.
 const LINE_MIN: i64 = 16;
 
-/// Whether rows are short, and do not lie side by side.
+/// Returns true if rows are short and not column-major.
 fn is_narrow(graph: &Graph, group: &Group) -> bool {
     let len = DimExpr::product(group.cols.iter().map(|&axis| &graph.axis(axis).extent));
     let short = !group.cols.is_empty() && len.as_const().is_some_and(|len| len < LINE_MIN);
     short && !lies_side_by_side(graph, group)
 }
 
-/// Whether rows lie side by side in all that is read and written.
+/// Returns true if rows are column-major in all loads and stores.
 fn lies_side_by_side(graph: &Graph, group: &Group) -> bool {
     let cols: AxisSet = group.cols.iter().copied().collect();
     let next = group.order.last().copied();

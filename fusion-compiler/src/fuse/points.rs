@@ -1,7 +1,8 @@
-//! Where along its axes a group wants each value, as index operations ask for it.
+//! Coordinates at which a group needs each value, as index operations ask for them.
 //!
-//! A value at another place than that of the element at hand is computed once more, for that place alone. Invariant: in a
-//! group, nothing that is combined in a loop is computed for another place, and what is computed for several is cheap.
+//! A value at other coordinates than those of the current element is computed once more, for these
+//! coordinates alone. Invariant: a group computes no reduction in a loop at other coordinates. A group
+//! computes a value at several points only if the value is cheap.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,15 +11,15 @@ use super::{Group, Load, storable};
 use crate::ir::graph::{AxisId, AxisSet, Graph, NodeId, NodeKind};
 use crate::ir::point::{Coordinate, Coordinates, Gathered, Moves, Point, is_moved, point};
 
-/// The points of each value.
+/// Points of each value.
 type Points = BTreeMap<NodeId, BTreeSet<Coordinates>>;
 
-/// The last value that a group must not compute at all the places where it needs it.
+/// Returns the last value that a group must not compute at all points where it is needed.
 pub(super) fn misplaced(graph: &Graph, group: &Group) -> Option<NodeId> {
     points(graph, group).err()
 }
 
-/// What is read at other places, and the axes of what is read of it.
+/// Returns the loads at other coordinates, with the axes of the elements read.
 pub(super) fn moved(graph: &Graph, group: &Group) -> BTreeMap<Load, AxisSet> {
     let Ok((points, moves)) = points(graph, group) else { return BTreeMap::new() };
     let mut moved = BTreeMap::new();
@@ -33,8 +34,9 @@ pub(super) fn moved(graph: &Graph, group: &Group) -> BTreeMap<Load, AxisSet> {
     moved
 }
 
-/// The axes of what is read of a tensor at these points: its own, unless it is read at one, and all that is asked for
-/// there.
+/// Returns the axes of the elements that a group reads from a tensor at these points. The result is the
+/// tensor's own axes, unless the tensor is read at a single point that is never outside, or whose index
+/// depends on a tensor.
 fn read_axes(graph: &Graph, moves: &Moves, all: &BTreeSet<(NodeId, &Coordinates)>) -> AxisSet {
     let own = all.first().map_or(AxisSet::EMPTY, |(id, _)| graph.node(*id).axes);
     match all.first() {
@@ -45,7 +47,7 @@ fn read_axes(graph: &Graph, moves: &Moves, all: &BTreeSet<(NodeId, &Coordinates)
     }
 }
 
-/// Whether a tensor says where.
+/// Returns true if an index depends on a tensor.
 fn gathers(graph: &Graph, moves: &Moves, at: &[(AxisId, Coordinate)]) -> bool {
     let by_tensor = |id: NodeId| {
         let mut found = false;
@@ -62,10 +64,10 @@ fn gathers(graph: &Graph, moves: &Moves, at: &[(AxisId, Coordinate)]) -> bool {
 }
 
 impl Group {
-    /// What is read for a value, if it is not computed.
+    /// Returns the load of a value that the group reads instead of computing it.
     pub fn load_of(&self, graph: &Graph, id: NodeId) -> Option<Load> {
         let stored = Some(Load::Stored(id)).filter(|load| self.loads.contains(load));
-        // A parameter may be a result as it is, which another kernel stores.
+        // A parameter may also be a result of its own, which another kernel stores.
         stored.or(match graph.node(id).kind {
             NodeKind::Input(param) => Some(Load::Param(param)),
             NodeKind::Scalar(_)
@@ -80,7 +82,7 @@ impl Group {
     }
 }
 
-/// All points of what a group computes and reads, or the last value that breaks the invariant.
+/// Returns the points of all nodes of a group, or the last value that breaks the invariant.
 fn points(graph: &Graph, group: &Group) -> Result<(Points, Moves), NodeId> {
     let (mut points, mut moves) = (Points::new(), Moves::default());
     let moving =
@@ -93,7 +95,7 @@ fn points(graph: &Graph, group: &Group) -> Result<(Points, Moves), NodeId> {
     }
     let storable = storable(graph);
     let read = |id: NodeId| group.load_of(graph, id).is_some();
-    // Whoever needs a value comes after it.
+    // The reverse order visits the users of a value before the value.
     for &id in group.nodes.iter().rev().filter(|&&id| !read(id)) {
         let all: Vec<Coordinates> = points.get(&id).into_iter().flatten().cloned().collect();
         let combined = !graph.looped_axes(id).is_empty() && all.iter().any(|at| is_moved(at));
@@ -109,7 +111,8 @@ fn points(graph: &Graph, group: &Group) -> Result<(Points, Moves), NodeId> {
     Ok((points, moves))
 }
 
-/// The points that a value is made of. What a thread runs through by itself counts as one.
+/// Returns the points of a node's operands. All coordinates along an axis that a thread unrolls are one
+/// point.
 pub(super) fn operands(graph: &Graph, moves: &mut Moves, of: &Point) -> Vec<Point> {
     let node = graph.node(of.0);
     match node.kind {

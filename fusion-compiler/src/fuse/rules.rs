@@ -1,6 +1,6 @@
-//! The rules that groups may break, and the value to store that mends it.
+//! Rules that groups may break, and the value whose storing mends each break.
 //!
-//! Invariant: what is stored for a rule was not stored before, so there is an end to it.
+//! Invariant: a rule asks only for values that are not stored yet, so the search ends.
 
 use std::collections::BTreeSet;
 
@@ -11,17 +11,17 @@ use crate::ir::graph::{AxisId, AxisSet, Graph, NodeId, NodeKind, ParamId};
 use crate::ir::point::{Moves, point};
 use crate::target::TargetFacts;
 
-/// A value computed more than once may have at most this many loads …
+/// Most loads of a value that several groups may compute.
 const CHEAP_LOADS: usize = 4;
-/// … and this many operations …
+/// Most operations of a value that several groups may compute.
 const CHEAP_OPS: usize = 30;
-/// … of which, all the times after the first together, this many are transcendental: no more work than it takes to write and read
-/// what is stored.
+/// Most transcendental operations in all computations of a value after the first. More work costs more than
+/// to store the value and to load it again.
 const TRANSCENDENTAL_AGAIN: usize = 2;
-/// Times without a limit: nothing transcendental is cheap then.
+/// Repetitions without a known limit. No transcendental operation is cheap so many times.
 const TIMES_MANY: usize = TRANSCENDENTAL_AGAIN + 2;
 
-/// The first rule that the groups break, as the value to store and why.
+/// Returns the first rule that the groups break, as the value to store and the reason.
 pub(super) fn broken(graph: &Graph, groups: &[Group], budget: Budget<'_>) -> Option<(NodeId, Reason)> {
     let rows = groups.iter().find_map(|group| group.space_of(graph).err());
     let shared = || shared(graph, groups).map(|node| (node, Reason::Shared));
@@ -33,8 +33,8 @@ pub(super) fn broken(graph: &Graph, groups: &[Group], budget: Budget<'_>) -> Opt
         .or_else(|| buffers(graph, groups, budget))
 }
 
-/// The last value that several groups compute and that is not cheap. A result that is written in two orders of
-/// its axes is not one: it is stored already, and its operands are looked at next.
+/// Returns the last value that several groups compute and that is not cheap. A result that is written in two
+/// orders of its axes does not count: it is stored already, and its operands are checked next.
 fn shared(graph: &Graph, groups: &[Group]) -> Option<NodeId> {
     let stored = |id: NodeId| groups.iter().any(|group| group.whole_stores(graph).any(|s| s.node == id));
     let mut makers = vec![0; graph.nodes.len()];
@@ -44,9 +44,9 @@ fn shared(graph: &Graph, groups: &[Group]) -> Option<NodeId> {
     candidates.find(|&id| makers(id) > 1 && !stored(id) && !is_cheap(graph, (id, makers(id)), stored))
 }
 
-/// The last value that a group makes again for rows that have it in common, and that is not cheap: `sum(exp(x) * w, K)` of `x: [N, K]`
-/// and `w: [M, K]` would take each `exp` `M` times. Where a tensor has an element for each that is gone through, to read or
-/// write that takes as long.
+/// Returns the last value that is not cheap and that a group recomputes for rows that share it. Example:
+/// `sum(exp(x) * w, K)` with `x: [N, K]` and `w: [M, K]` would compute each `exp` `M` times. The rule does
+/// not apply if a tensor has an element for each point of the space: its memory traffic takes as long.
 fn repeated(graph: &Graph, group: &Group) -> Option<(NodeId, Reason)> {
     let by_itself = |axes: AxisSet| axes.iter().filter(|axis| !group.unrolled.contains(*axis)).collect();
     let of = |axes: &[AxisId]| -> AxisSet { by_itself(axes.iter().copied().collect()) };
@@ -73,8 +73,8 @@ fn repeated(graph: &Graph, group: &Group) -> Option<(NodeId, Reason)> {
     Some((found, Reason::Repeated(lacks(found))))
 }
 
-/// Whether a value costs little to compute so many times, given what can be read. What is combined of rows to make it is
-/// another such value, and can be, too.
+/// Returns true if a value costs little to compute `times` times, given the stored values. A reduction among
+/// its operands counts as a load: the rule checks it by itself, and may store it too.
 pub(super) fn is_cheap(graph: &Graph, (id, times): (NodeId, usize), stored: impl Fn(NodeId) -> bool) -> bool {
     let combined = |id: NodeId| !graph.looped_axes(id).is_empty();
     if combined(id) && !stored(id) {
@@ -92,7 +92,7 @@ pub(super) fn is_cheap(graph: &Graph, (id, times): (NodeId, usize), stored: impl
         } else {
             ops += usize::from(is_op(graph, node));
             let costs = matches!(node.kind, NodeKind::Apply(op) if is_transcendental(op));
-            // What has fewer axes is computed less often.
+            // A value with fewer axes is computed less often.
             transcendental += usize::from(costs && node.axes == graph.node(id).axes);
             open.extend(points::operands(graph, &mut moves, &point));
         }
@@ -104,7 +104,8 @@ pub(super) fn is_cheap(graph: &Graph, (id, times): (NodeId, usize), stored: impl
     true
 }
 
-/// A reduced or picked value in a group that writes its axis elsewhere than innermost.
+/// Returns a value that is reduced or indexed along an unrolled axis which its group does not write
+/// innermost.
 fn layout(graph: &Graph, groups: &[Group]) -> Option<(NodeId, Reason)> {
     groups.iter().find_map(|group| {
         let inner = group.order.iter().rev().take_while(|&&axis| group.unrolled.contains(axis)).count();
@@ -116,8 +117,8 @@ fn layout(graph: &Graph, groups: &[Group]) -> Option<(NodeId, Reason)> {
     })
 }
 
-/// What a kernel can bind: so many buffers, where these parameters are two each, and so many tensors of one or of few elements
-/// besides.
+/// Number of bindings of a kernel: storage buffers, and uniform buffers for small tensors. Parameters in
+/// `twice` take two storage buffers each.
 #[derive(Clone, Copy)]
 pub(super) struct Budget<'a> {
     pub(super) max: usize,
@@ -126,12 +127,12 @@ pub(super) struct Budget<'a> {
 }
 
 impl<'a> Budget<'a> {
-    /// Of a target, where these parameters are bound twice: as they were, and as they become.
+    /// Returns the budget of a target. Parameters in `twice` are bound as two buffers: old and new value.
     pub(super) fn new(facts: &TargetFacts, twice: &'a BTreeSet<ParamId>) -> Budget<'a> {
         Budget { max: facts.buffers_max, uniforms_max: facts.uniform_buffers_max, twice }
     }
 
-    /// Where all that is read is a buffer.
+    /// Returns the budget of a kernel that binds every load as a storage buffer.
     fn without_uniforms(self) -> Budget<'a> {
         Budget { uniforms_max: 0, ..self }
     }
@@ -141,7 +142,7 @@ impl<'a> Budget<'a> {
     }
 }
 
-/// A value whose storing makes a group with too many buffers smaller.
+/// Returns a value whose storing splits a group that needs too many buffers.
 fn buffers(graph: &Graph, groups: &[Group], budget: Budget<'_>) -> Option<(NodeId, Reason)> {
     let needs = |group: &Group| group.buffers(graph, budget);
     let group = groups.iter().find(|group| needs(group) > budget.max)?;
@@ -150,8 +151,8 @@ fn buffers(graph: &Graph, groups: &[Group], budget: Budget<'_>) -> Option<(NodeI
     Some((node, Reason::Buffers(needs(group), budget.max)))
 }
 
-/// Of the values of a group for which `may` holds and that it does not store, the one that needs the most buffers but fits
-/// a kernel of its own.
+/// Returns the value of a group that needs the most buffers but fits in a kernel of its own. Only values that
+/// `may` accepts and that the group does not store count.
 fn largest_part(
     graph: &Graph,
     group: &Group,
@@ -166,7 +167,7 @@ fn largest_part(
     let stored = |id: NodeId| group.stores.iter().any(|store| store.node == id);
     let inner = group.nodes.iter().rev().copied().filter(may).filter(|&id| !stored(id));
     let parts = inner.map(|id| (id, part(id))).filter(|(_, part)| part.buffers(graph, budget) <= budget.max);
-    // What takes the place of one other is no gain.
+    // A part with one load only replaces this load by another.
     let gains = parts
         .map(|(id, part)| (part.buffers(graph, budget.without_uniforms()), id))
         .filter(|&(gain, _)| gain > 2);

@@ -1,7 +1,9 @@
-//! The space of a group: the axes that its kernel spreads threads over, and those of rows that elements are combined along.
+//! The space of a group: the axes that threads are spread over, and the axes of rows that reductions in loops
+//! combine.
 //!
-//! Rows are combined along the same axes, but for what is combined of all elements of all rows before anything else is: each row
-//! may be made of that, too, by a kernel before that combines parts of them. Invariant: a group that has a space has a schedule.
+//! All row reductions of a group have the same axes. Global reductions, over all elements of all rows, are
+//! the exception: a kernel before the rows computes their partial results, which each row may use. Invariant:
+//! a group with a space has a schedule.
 
 use rustc_hash::FxHashSet;
 
@@ -9,15 +11,15 @@ use super::{Group, Load, Reason, Store, along, is_column_major, load_order, orde
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AxisId, AxisSet, Graph, NodeId};
 
-/// The axes of rows, and those of their elements.
+/// Axes of the rows, and axes of their elements.
 type Space = (Vec<AxisId>, Vec<AxisId>);
 
-/// Elements of the longest rows that no target cuts into parts, however few there are.
+/// Length of the longest row that no target splits, whatever the number of rows.
 const ROW_MAX: i64 = 1 << 15;
 
 impl Group {
-    /// The axes of the space of all that is stored, and those of its rows where elements are combined in a loop; or what
-    /// has to be stored for there to be one space, and why.
+    /// Returns the space of all stores: the axes of the rows and, with reductions in loops, those of their
+    /// elements. The error is the value to store so that one space remains, and the reason.
     pub(super) fn space_of(&self, graph: &Graph) -> Result<Space, (NodeId, Reason)> {
         let looped = |id: &NodeId| !graph.looped_axes(*id).is_empty();
         let reduces: Vec<NodeId> = self.nodes.iter().copied().filter(looped).collect();
@@ -40,7 +42,7 @@ impl Group {
         Err(if stored { cut(hero) } else { (other, Reason::Rows(along(graph, other))) })
     }
 
-    /// The last value that rows of these axes cannot be gone through with.
+    /// Returns the last value that a kernel over rows with these axes cannot compute.
     fn in_the_way(&self, graph: &Graph, reduces: &[NodeId], (rows, cols): &Space) -> Option<NodeId> {
         let in_loops: AxisSet = rows.iter().chain(cols).copied().collect();
         let (of_rows, of_cols): (AxisSet, AxisSet) =
@@ -56,8 +58,9 @@ impl Group {
         self.nodes.iter().rev().copied().find(is_in_the_way)
     }
 
-    /// What is combined of the elements of all rows, where there are several and none is ever long, all lies as they do, and it needs
-    /// nothing else that is combined.
+    /// Returns the global reductions. The list is empty unless there are several rows of constant, short
+    /// length, and all operands have their axes in the order of the space. No global reduction depends on
+    /// another reduction.
     pub(super) fn combined_of_all(&self, graph: &Graph, (rows, cols): (&[AxisId], &[AxisId])) -> Vec<NodeId> {
         let len = DimExpr::product(cols.iter().map(|&axis| &graph.axis(axis).extent)).as_const();
         if rows.is_empty() || cols.is_empty() || len.is_none_or(|len| len > ROW_MAX) {
@@ -82,8 +85,8 @@ impl Group {
         found
     }
 
-    /// The axes of rows and those of their elements, if everything stored has those of the rows that `reduce` gives a
-    /// value for, or those of their elements, too: rows one after another, or side by side where they are read so.
+    /// Returns the axes of the rows of a reduction, and of their elements, if every store has one value for
+    /// each row or each element. Rows are contiguous, or column-major where all loads are column-major too.
     fn rows_and_cols(&self, graph: &Graph, reduce: NodeId) -> Option<Space> {
         let (rows, cols) = (graph.node(reduce).axes, graph.looped_axes(reduce));
         let in_row = |axis: &AxisId| cols.contains(*axis);
@@ -111,7 +114,7 @@ impl Group {
         let next = of_rows.last().copied();
         let reads_beside = |load: &Load| is_column_major(&load_order(graph, *load), cols, next);
         let reads = !beside || self.unrolled.is_empty() && self.loads.iter().all(reads_beside);
-        // What has a portion is written row by row, one after another.
+        // Tensors with a portion are written row by row.
         let is_cut = graph.cut_axis().is_some_and(|cut| beside || cols.contains(cut));
         if is_cut && self.has_portions(graph) {
             return None;
@@ -119,7 +122,8 @@ impl Group {
         (whole && reads).then_some((of_rows, of_cols))
     }
 
-    /// Whether what it reads and writes has these axes in this order, so that it can be gone through in parts.
+    /// Returns true if all loads and stores have these axes in this order, so that the space can be split
+    /// into contiguous parts.
     fn lies_in_order(&self, graph: &Graph, order: &[AxisId]) -> bool {
         let is_in_order = |axes: &[AxisId]| {
             axes.iter().filter_map(|axis| order.iter().position(|other| other == axis)).is_sorted()
@@ -128,12 +132,12 @@ impl Group {
             && self.stores.iter().all(|store| is_in_order(&store.order))
     }
 
-    /// What it combines of the elements of all rows before it goes through each.
+    /// Returns the global reductions, which a kernel computes before the rows.
     pub fn of_all(&self, graph: &Graph) -> Vec<NodeId> {
         self.combined_of_all(graph, (&self.order, &self.cols))
     }
 
-    /// Whether a store is of what all rows have in common, and none of them has for itself.
+    /// Returns true if a store has one element that all rows share.
     pub fn is_of_none(&self, store: &Store) -> bool {
         store.order.is_empty() && !self.order.is_empty()
     }

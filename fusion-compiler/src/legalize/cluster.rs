@@ -1,8 +1,8 @@
-//! What the blocks of a cluster combine: each sends what its threads have made together to all of them.
+//! Reductions over the blocks of a cluster: each block sends its partial results to all blocks.
 //!
-//! Invariant: every block combines the same numbers in the same order. No block sends to another before that has opened its
-//! mailboxes, nor where one still reads: whatever is combined in an iteration has a mailbox of its own, and the next iteration
-//! begins when all have ended this one.
+//! Invariant: every block combines the same numbers in the same order. No block sends to a block that has not
+//! yet initialised its mailboxes, or that still reads its mailboxes. Each fold of an iteration has a mailbox
+//! of its own, and the next iteration begins when all blocks have ended the current one.
 
 use super::{BOOL, INDEX, Legalizer};
 use crate::ir::kernel::{ClusterExchange, Expr, Fold, Shared, SharedId, SharedLen, Stmt, Value, WARP};
@@ -10,8 +10,8 @@ use crate::ir::ops::Op;
 use crate::target::CLUSTER_MAX;
 
 impl Legalizer<'_> {
-    /// An iteration, which begins with saying so if something is combined in it, and ends with waiting for all others if there is
-    /// another.
+    /// Surrounds an iteration that exchanges values: `Init` comes first, and `Invalidate` last if another
+    /// iteration follows.
     pub(super) fn begun(&mut self, mut iteration: Stmt) -> Stmt {
         if !std::mem::take(&mut self.has_mail) {
             return iteration;
@@ -26,7 +26,7 @@ impl Legalizer<'_> {
         iteration
     }
 
-    /// In each block, and then in each warp what all blocks have.
+    /// Reduces over the threads of each block, then in each warp over the blocks of the cluster.
     pub(super) fn by_cluster(&mut self, fold: &Fold, out: &mut Vec<Stmt>) -> Vec<Value> {
         let of_block = self.by_shuffles(fold, out);
         if !std::mem::replace(&mut self.has_mail, true) {
@@ -51,7 +51,8 @@ impl Legalizer<'_> {
         self.fold_warp(fold, parts, CLUSTER_MAX as u32, out)
     }
 
-    /// What the block has that is the number of each lane; of lanes that are the number of none, what changes nothing.
+    /// Returns the partial results of the block whose number is the thread's lane. Lanes without a block get
+    /// the identity.
     fn of_blocks(
         &mut self,
         fold: &Fold,

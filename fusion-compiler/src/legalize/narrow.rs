@@ -1,6 +1,6 @@
-//! Elements of one or two bytes: bits in memory and in registers, values only between conversions.
+//! Elements of one or two bytes: bits in memory and in registers, numbers only between conversions.
 //!
-//! Invariant: the bits of a value are the low ones of a `u32`, of which the others are 0.
+//! Invariant: a `u32` has the bits of a value in its low bits, and zeros above.
 
 use rustc_hash::FxHashMap;
 
@@ -9,7 +9,7 @@ use crate::ir::dtype::{Const, DType, narrow_bits};
 use crate::ir::kernel::{Address, Builder, Expr, Stmt, Type, Value};
 use crate::ir::ops::Op;
 
-/// Makes narrow values bits, and says of what.
+/// Gives narrow values the type `u32`. Returns the original dtype of each value.
 pub(super) fn as_bits(types: &mut [Type]) -> FxHashMap<Value, DType> {
     let mut narrow = FxHashMap::default();
     for (i, ty) in types.iter_mut().enumerate().filter(|(_, ty)| ty.dtype.is_narrow()) {
@@ -28,7 +28,7 @@ impl Legalizer<'_> {
         out.push(Stmt::Let(value, Expr::Const(constant)));
     }
 
-    /// Truth values are read as bits; the others are bits already.
+    /// Lowers a load. A `bool` is loaded as bits and compared with 0; other narrow values are bits already.
     pub(super) fn load(&mut self, value: Value, read: Expr, out: &mut Vec<Stmt>) {
         let ty = self.types[value.0 as usize];
         if ty.dtype != DType::Bool {
@@ -55,7 +55,7 @@ impl Legalizer<'_> {
         out.push(Stmt::Store(at, bits));
     }
 
-    /// Writes out a conversion between what is stored and what is computed with, if it is one.
+    /// Expands a conversion between a stored and a computed dtype. Returns false for other conversions.
     pub(super) fn narrow_cast(&mut self, value: Value, arg: Value, out: &mut Vec<Stmt>) -> bool {
         match (self.narrow.get(&arg).copied(), self.narrow.get(&value).copied()) {
             (None, None) => return false,
@@ -66,7 +66,7 @@ impl Legalizer<'_> {
             (Some(from), None) => self.replace(value, out, |b| decode(b, from, arg)),
             (None, Some(to)) => {
                 self.replace(value, out, |b| encode(b, to, arg));
-                // What it is renamed to is what conversions of it see.
+                // Later conversions refer to the new value.
                 self.narrow.insert(self.renamed[&value], to);
             }
         }
@@ -74,12 +74,12 @@ impl Legalizer<'_> {
     }
 }
 
-/// The value that bits are of, in the type that it is computed in.
+/// Converts bits to a number of the dtype that the value is computed in.
 fn decode(b: &mut Builder<'_>, dtype: DType, bits: Value) -> Value {
     match dtype {
         DType::F16 => b.apply(Op::FromF16, &[bits]),
         DType::BF16 => b.apply(Op::FromBf16, &[bits]),
-        // A name of its own: the bits of a `u8` or `u16` are its value.
+        // The bits of a `u8` or `u16` are its value, but the result needs a name of its own.
         DType::U16 | DType::U8 => b.bitcast(bits, DType::U32),
         DType::I16 | DType::I8 => {
             let bits = b.bitcast(bits, DType::I32);
@@ -93,7 +93,7 @@ fn decode(b: &mut Builder<'_>, dtype: DType, bits: Value) -> Value {
     }
 }
 
-/// The bits of a value that is stored as this type: floats round, integers wrap.
+/// Converts a number to the bits of a stored dtype: floats round, integers wrap.
 fn encode(b: &mut Builder<'_>, dtype: DType, value: Value) -> Value {
     match dtype {
         DType::F16 | DType::BF16 => {
@@ -115,7 +115,8 @@ fn encode(b: &mut Builder<'_>, dtype: DType, value: Value) -> Value {
     }
 }
 
-/// An `f64` as an `f32` that rounds to fewer digits as it does: cut off, with the last bit set where anything was lost.
+/// Converts an `f64` to an `f32` by rounding to odd: truncated, with the last bit set if digits were lost. A
+/// second rounding to fewer digits then gives the same result as one rounding.
 fn odd_single(b: &mut Builder<'_>, value: Value) -> Value {
     let nearest = b.cast(value, DType::F32);
     let back = b.cast(nearest, DType::F64);
@@ -130,8 +131,8 @@ fn odd_single(b: &mut Builder<'_>, value: Value) -> Value {
     b.bitcast(bits, DType::F32)
 }
 
-/// An integer as such an `f32`: of large ones the last eight bits become one that says whether any was set, which is far from
-/// where 16 bits are rounded.
+/// Converts an integer to an `f32` that rounds to 16 bits as the integer does. In large integers, one sticky
+/// bit replaces the last eight bits. The sticky bit is far below the bit where 16-bit floats round.
 fn sticky_single(b: &mut Builder<'_>, value: Value) -> Value {
     let dtype = b.ty(value).dtype;
     let number = |b: &mut Builder<'_>, x: i64| b.constant(dtype, Const::Int(x));

@@ -1,9 +1,11 @@
-//! Teams that combine through subgroups: kernel → kernel in which no `Stmt::AllReduce` is left.
+//! Reductions over a team by subgroups: kernel → kernel without `Stmt::AllReduce`.
 //!
-//! For devices whose subgroups are all of one size that divides the team, which is a block. The values of a subgroup go to
-//! its first thread, from each to the next by half as many steps as there are threads; those of all subgroups go through
-//! memory, with one barrier, and are combined by each subgroup alike. Which threads of a block are a subgroup is left open
-//! by WebGPU and does not matter: every thread writes a place of its own, where it is not the first nothing that counts.
+//! The pass is for devices whose subgroups are all of one size, which divides the team. A team is a block.
+//! The first thread of each subgroup gets the subgroup's result by shuffles, whose number is the logarithm of
+//! the size. The results of all subgroups pass through shared memory with one barrier, and each subgroup
+//! combines them alike. WebGPU does not say which threads of a block form a subgroup, and the pass does not
+//! depend on it: every thread writes an element of its own, and only the first thread of a subgroup writes
+//! more than the identity.
 
 use rustc_hash::FxHashMap;
 
@@ -14,12 +16,12 @@ use crate::ir::kernel::{
 };
 use crate::ir::ops::Op;
 
-/// Subgroups have at most this many threads (WGSL, §15.6.3).
+/// Largest number of threads of a subgroup (WGSL, §15.6.3).
 const SUBGROUP_MAX: u32 = 128;
 
 const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
 
-/// The same kernel with teams that combine through subgroups, under a name of its own.
+/// Returns the kernel with reductions by subgroups, under a name of its own.
 pub fn by_subgroups(mut kernel: Kernel) -> Kernel {
     let body = std::mem::take(&mut kernel.body);
     let Kernel { types, uniforms, shared, team, .. } = &mut kernel;
@@ -66,7 +68,7 @@ impl Lowering<'_> {
         }
         b.body.push(Stmt::Barrier(Scope::Block));
         let part = self.part(fold, &memory, (lane, size), out);
-        // Whoever writes there next waits for those who still read.
+        // The next fold overwrites this memory, so all threads must have read it.
         out.push(Stmt::Barrier(Scope::Block));
         let mut b = self.builder(out);
         let all = fresh(&mut b, &fold.over);
@@ -75,7 +77,7 @@ impl Lowering<'_> {
         out.extend(fold.out.iter().zip(all).map(shuffle));
     }
 
-    /// What the threads of a subgroup have, combined in its first.
+    /// Reduces over the threads of a subgroup. The first thread gets the result.
     fn gather(&mut self, fold: &Fold, steps: Value, values: &[Value], made: &[Value], out: &mut Vec<Stmt>) {
         let mut b = self.builder(out);
         let (zero, one) = (b.index(0), b.index(1));
@@ -98,7 +100,8 @@ impl Lowering<'_> {
         });
     }
 
-    /// What a thread combines of what is in memory: as if its subgroup were the only one.
+    /// Combines the elements of shared memory that are this thread's share, as if its subgroup were the only
+    /// one.
     fn part(
         &mut self,
         fold: &Fold,
@@ -121,7 +124,8 @@ impl Lowering<'_> {
         made
     }
 
-    /// Memory for each component of what is combined, a place for each thread; the same for every fold.
+    /// Returns shared memory for each component of a fold, with one element for each thread. All folds use
+    /// the same memory.
     fn memory(&mut self, fold: &Fold) -> Vec<SharedId> {
         let mut ids: Vec<SharedId> = Vec::new();
         for &value in &fold.over {
@@ -137,7 +141,7 @@ impl Lowering<'_> {
         ids
     }
 
-    /// The function of a fold, written out for these arguments.
+    /// Inlines the function of a fold for these arguments.
     fn call(&mut self, fold: &Fold, left: &[Value], right: &[Value], out: &mut Vec<Stmt>) -> Vec<Value> {
         let params = fold.left.iter().chain(&fold.right).copied();
         let mut map: FxHashMap<Value, Value> = params.zip(left.iter().chain(right).copied()).collect();
@@ -155,7 +159,7 @@ impl Lowering<'_> {
     }
 }
 
-/// How often the threads of a subgroup halve.
+/// Returns the number of shuffles of a subgroup: the logarithm of its size.
 fn steps(b: &mut Builder<'_>, size: Value) -> Value {
     let (mut steps, one) = (b.index(0), b.index(1));
     for bit in 0..SUBGROUP_MAX.ilog2() {
@@ -167,7 +171,7 @@ fn steps(b: &mut Builder<'_>, size: Value) -> Value {
     steps
 }
 
-/// Values of the same types.
+/// Declares values of the same types.
 fn fresh(b: &mut Builder<'_>, like: &[Value]) -> Vec<Value> {
     like.iter().map(|&value| b.declare(b.ty(value))).collect()
 }

@@ -1,4 +1,4 @@
-//! What becomes of teams and folds: shuffles, shared memory and barriers, as many as the size of a team asks for.
+//! Tests of reductions over teams: shuffles, shared memory and barriers for each size of a team.
 
 use super::*;
 use crate::ir::graph::Access;
@@ -7,7 +7,8 @@ use crate::ir::verify_kernel;
 
 const F32: Type = Type { dtype: DType::F32, lanes: Lanes::ONE };
 
-/// For each row by a team: all that its threads have combined by `op`, `components` times over, `folds` times in a row.
+/// Builds a kernel whose teams reduce each row by `op`: `components` values at a time, in `folds` folds one
+/// after another.
 fn teams(team: u32, op: Op, (components, folds): (usize, usize)) -> Kernel {
     let (mut types, mut uniforms, mut top) = (Vec::new(), Vec::new(), Vec::new());
     let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut top };
@@ -50,7 +51,7 @@ fn kernel(team: u32, types: Vec<Type>, uniforms: Vec<Uniform>, body: Vec<Stmt>) 
     Kernel { buffers, uniforms, types, body, team, ..Kernel::new("sample", IndexWidth::Bits32) }
 }
 
-/// The legal kernel, which the verifier accepts before and after.
+/// Legalizes a kernel. The verifier accepts it before and after.
 fn legal(kernel: Kernel, dialect: Dialect) -> Kernel {
     assert_eq!(verify_kernel::kernel(&kernel), Ok(()));
     let kernel = legalize(kernel, dialect);
@@ -58,12 +59,12 @@ fn legal(kernel: Kernel, dialect: Dialect) -> Kernel {
     kernel
 }
 
-/// Lines of the printed kernel with this in them.
+/// Counts the lines of the printed kernel that contain this text.
 fn count(kernel: &Kernel, part: &str) -> usize {
     kernel.to_string().lines().filter(|line| line.contains(part)).count()
 }
 
-/// How far apart the threads are that combine what they have, one step after another.
+/// Returns the distances of the shuffles, in order.
 fn distances(kernel: &Kernel) -> Vec<u32> {
     let text = kernel.to_string();
     let distance = |line: &str| Some(line.split_once(" down ")?.1.parse().expect("a distance"));
@@ -76,29 +77,29 @@ fn a_warp_combines_by_shuffles_alone() {
     assert_eq!(distances(&kernel), [16, 8, 4, 2, 1]);
     assert_eq!((count(&kernel, "from the first"), count(&kernel, "Add %"), kernel.shared.len()), (1, 6, 0));
     assert_eq!((count(&kernel, "barrier"), count(&kernel, "team"), count(&kernel, "(serial)")), (0, 1, 1));
-    // Its rows and its number in its team are those of its warp.
+    // The row of a team and the number of a thread in it are computed from the warp.
     assert_eq!((count(&kernel, "grid id"), count(&kernel, "block id"), count(&kernel, "ShrRaw")), (1, 0, 2));
     let small = legal(teams(8, Op::Add, (1, 1)), Dialect::Ptx);
     assert_eq!(distances(&small), [4, 2, 1]);
 }
 
-/// Each half of a warp has a row: what its threads have is combined among them, and the first of them tells them.
+/// Two rows share a warp. Each half reduces its own values, and its first thread broadcasts the result.
 #[test]
 fn rows_that_share_a_warp_combine_apart() {
     let two = Kernel { rows_per_team: 2, ..teams(32, Op::Add, (1, 1)) };
     let kernel = legal(two, Dialect::Ptx);
     assert_eq!((distances(&kernel), kernel.shared.len()), (vec![8, 4, 2, 1], 0));
     let text = crate::emit::ptx::ptx(&kernel);
-    // Bit 4 of a thread's number is that of its first, too: 16 << 8.
+    // Bit 4 of a thread's number is also that of the first thread of its half: 16 << 8.
     let told: Vec<&str> = text.lines().filter(|line| line.contains("shfl.sync.idx")).collect();
     assert!(matches!(told[..], [one] if one.ends_with(", 0, 4127, 0xffffffff;")), "{told:?}");
-    // Threads of a larger team take turns with those of other rows.
+    // Threads of different rows alternate in a larger team.
     let two = Kernel { rows_per_team: 2, cyclic: true, ..teams(64, Op::Add, (1, 1)) };
     let kernel = legal(two, Dialect::Ptx);
     assert_eq!((distances(&kernel), kernel.shared.len()), (vec![], 1));
 }
 
-/// Of few warps by each thread, in the order of shuffles.
+/// Each thread combines the results of few warps by itself, in the order of the shuffles.
 #[test]
 fn warps_of_a_block_combine_through_shared_memory() {
     for (team, last, loads, pairs) in [
@@ -125,7 +126,7 @@ fn warps_of_a_block_combine_through_shared_memory() {
     }
 }
 
-/// Which lanes of vectors are combined, each by its number among all of them.
+/// Returns the pairs of vector lanes that are combined, numbered over all vectors.
 fn pairs_of_lanes(kernel: &Kernel) -> Vec<(usize, usize)> {
     fn inner(body: &[Stmt], lanes: &mut Vec<Value>, pairs: &mut Vec<(usize, usize)>) {
         for stmt in body {
@@ -146,7 +147,7 @@ fn pairs_of_lanes(kernel: &Kernel) -> Vec<(usize, usize)> {
     pairs
 }
 
-/// Where the loops end whose ends are known, and how far each goes at a time.
+/// Returns the end and the step of each loop whose end is constant.
 fn ends_of_loops(kernel: &Kernel) -> Vec<(i64, i64)> {
     fn inner(body: &[Stmt], known: &mut FxHashMap<Value, i64>, found: &mut Vec<(i64, i64)>) {
         for stmt in body {
@@ -175,19 +176,19 @@ fn where_warps_are_unknown_memory_is_combined_eight_at_a_time() {
         let kernel = legal(teams(team, Op::Add, (1, 1)), Dialect::Wgsl);
         assert_eq!(kernel.shared, [Shared { dtype: DType::F32, len: SharedLen::Fixed(team) }]);
         assert_eq!((count(&kernel, "shuffle"), count(&kernel, "= block id")), (0, 1));
-        // One when all have written, one after each stage, and one before anyone writes again.
+        // There is one barrier after the first writes, one after each stage, and one before the next write.
         assert_eq!(count(&kernel, "barrier"), stages.len() + 2);
-        // And one for the blocks that have a row.
+        // One more condition checks that the block has a row.
         assert_eq!(count(&kernel, "if %"), stages.len() + 1);
-        // Each stage reads the first and, in a loop, the others; what is left is read once.
+        // Each stage loads the first element and, in a loop, the others. One load reads the result.
         assert_eq!(count(&kernel, "load shared"), 2 * stages.len() + 1);
         assert_eq!(ends_of_loops(&kernel), ends);
         assert_eq!(count(&kernel, "store shared"), stages.len() + 1);
     }
 }
 
-/// In memory, what threads of a row have next to each other takes turns with that of the others, so that the first threads combine what
-/// is theirs, and each reads what its row has.
+/// Several rows share a block. The elements of the rows alternate in shared memory. Each of the first threads
+/// combines elements of one row, and every thread reads the result of its own row.
 #[test]
 fn rows_that_share_a_group_combine_apart() {
     for cyclic in [true, false] {
@@ -211,7 +212,7 @@ fn memory_is_used_again() {
     }
 }
 
-/// The function of a fold is written out each time, in operations that the dialect has.
+/// The function of a fold is inlined each time, in operations that the dialect has.
 #[test]
 fn functions_of_folds_are_expanded() {
     for dialect in [Dialect::Ptx, Dialect::Wgsl] {
@@ -228,7 +229,7 @@ fn functions_of_folds_are_expanded() {
     }
 }
 
-/// A value that leaves a body is the one that its expansion made.
+/// A value that leaves a body is the result of its expansion.
 #[test]
 fn carried_values_are_expanded() {
     let (mut types, mut uniforms, mut top, mut body) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -255,7 +256,7 @@ fn carried_values_are_expanded() {
     }
 }
 
-/// The lanes of a vector loop are combined by the CPU itself, in operations that it has.
+/// The CPU combines the lanes of a vector loop by itself, in operations that it has.
 #[test]
 fn folds_of_lanes_stay() {
     let (mut types, mut uniforms, mut top) = (Vec::new(), Vec::new(), Vec::new());

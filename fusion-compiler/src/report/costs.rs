@@ -1,6 +1,8 @@
-//! What the steps of a program launch and move: of a call once extents are given, of the ways there are before that.
+//! Launches and bytes of a program's steps: exact for a call once extents are given, a choice of variants
+//! before that.
 //!
-//! Invariant: a call's ways are chosen by the function that the executor chooses them by, and counted from what these launch.
+//! Invariant: the executor's own function chooses a call's variants, and the costs are those of their
+//! launches.
 
 use std::collections::BTreeSet;
 
@@ -10,41 +12,41 @@ use crate::ir::dim::DimExpr;
 use crate::ir::graph::Access;
 use crate::ir::plan::{Condition, Footprint, Launch, Limits, Program, Slot, Step, Temporary, Text, Variant};
 
-/// A program, and what its device has.
+/// Program with the limits of its device.
 #[derive(Clone, Debug)]
 pub(super) struct EvaluatedProgram {
-    /// Its place among the programs of the plan.
+    /// Position among the programs of the plan.
     pub(super) place: u16,
-    /// Whose it is: a target's, or those of its devices that can bind so many buffers.
+    /// Target of the program, with its number of buffers if it is for larger devices alone.
     pub(super) name: Text,
     pub(super) program: Program<()>,
     pub(super) limits: Limits,
 }
 
-/// What a step costs; of several ways that there are, one of the fewest launches and bytes.
+/// Cost of a step: of the variant with the fewest launches and bytes, where several are possible.
 #[derive(Clone, Debug)]
 pub(super) struct Cost {
     pub(super) launches: usize,
-    /// Launches of the way that has most.
+    /// Launches of the variant with the most.
     pub(super) launches_max: usize,
-    /// Read and written.
+    /// Bytes read and written.
     pub(super) bytes: DimExpr,
-    /// Of the temporaries that live during it.
+    /// Bytes of the temporaries that are live during the step.
     pub(super) alive: DimExpr,
 }
 
-/// One or several variants of a step in a row that cost the same.
+/// Cost of one or more successive variants of a step that cost the same.
 pub(super) struct VariantCosts<'r> {
     pub(super) launches: usize,
     pub(super) bytes: DimExpr,
-    /// Of temporaries that only its own launches use.
+    /// Bytes of temporaries that only launches of the variant use.
     pub(super) passed_on: DimExpr,
-    /// What the last of them asks for.
+    /// Conditions of the last of the variants.
     pub(super) when: Vec<&'r Condition>,
 }
 
 impl Report {
-    /// What each step costs.
+    /// Returns the cost of each step.
     pub(super) fn costs(&self, run: &EvaluatedProgram) -> Vec<Cost> {
         let Program { steps, temporaries, .. } = &run.program;
         let chosen: Vec<(Vec<&Launch<()>>, usize)> =
@@ -64,12 +66,12 @@ impl Report {
         chosen.iter().enumerate().map(cost).collect()
     }
 
-    /// What a step launches, and the most that it might.
+    /// Returns the launches of a step's cheapest possible variant, and the largest number of launches of any.
     fn launches_of<'r>(&self, step: &'r Step<()>, limits: &Limits) -> (Vec<&'r Launch<()>>, usize) {
         if let Some(extents) = self.bound() {
             let chosen = step.chosen(&extents, limits);
             let launches = chosen.iter().flat_map(|variant| variant.launches.iter());
-            // The executor does nothing where there are no elements, or rows without any.
+            // The executor launches nothing if there are no elements, or only empty rows.
             let runs = |launch: &&Launch<()>| {
                 launch.space.elements(&extents) != Some(0) && !writes_nothing(launch, &extents)
             };
@@ -88,7 +90,7 @@ impl Report {
         (least.into_iter().flat_map(|variant| variant.launches.iter()).collect(), most)
     }
 
-    /// The variants that the extents given so far do not rule out.
+    /// Returns the variants that the given extents do not rule out.
     fn possible<'r>(&self, step: &'r Step<()>) -> Vec<&'r Variant<()>> {
         let known = |holds| move |condition: &Condition| self.known(condition) == Some(holds);
         let mut possible: Vec<&Variant<()>> =
@@ -98,7 +100,7 @@ impl Report {
         possible
     }
 
-    /// Whether a condition holds, as far as extents are given.
+    /// Returns the value of a condition, if the given extents decide it.
     fn known(&self, condition: &Condition) -> Option<bool> {
         match condition {
             Condition::Divides(extent, by) => self.eval(extent).map(|extent| extent % by == 0),
@@ -110,9 +112,9 @@ impl Report {
         }
     }
 
-    /// The ways to run a step that differ in what they cost, in order of preference; none where all cost the same.
+    /// Returns the variants of a step that differ in cost, in order of preference; none if all cost the same.
     pub(super) fn ways<'r>(&self, step: &'r Step<()>, temporaries: &[Temporary]) -> Vec<VariantCosts<'r>> {
-        // What is for multiples of a number has a twin that is for all.
+        // Variants for multiples of a number, or for subgroups, have a general twin of the same cost.
         let special = |condition: &Condition| {
             matches!(condition, Condition::Divides(..) | Condition::Subgroups(_))
                 && self.known(condition).is_none()
@@ -134,7 +136,7 @@ impl Report {
         if ways.len() > 1 { ways.into_iter().map(|(way, _)| way).collect() } else { vec![] }
     }
 
-    /// A condition, in words.
+    /// Describes a condition in words.
     pub(super) fn condition(&self, condition: &Condition) -> String {
         match condition {
             Condition::Divides(extent, by) => format!("{} is a multiple of {by}", self.formula(extent)),
@@ -156,8 +158,7 @@ pub(super) fn sum(amounts: impl Iterator<Item = DimExpr>) -> DimExpr {
     amounts.reduce(|sum, one| sum + one).unwrap_or_else(|| DimExpr::constant(0))
 }
 
-/// The temporaries that launches use.
-/// Whether what a launch writes has no elements, however many there are in its space.
+/// Returns true if all buffers that a launch writes are empty, whatever its space.
 fn writes_nothing(launch: &Launch<()>, extents: &[i64]) -> bool {
     let mut written = launch.buffers.iter().filter(|buffer| buffer.access != Access::Read).peekable();
     written.peek().is_some()
@@ -169,6 +170,7 @@ fn writes_nothing(launch: &Launch<()>, extents: &[i64]) -> bool {
         })
 }
 
+/// Returns the temporaries that launches use.
 fn temporaries_of(launches: &[&Launch<()>]) -> BTreeSet<usize> {
     let slots = launches.iter().flat_map(|launch| launch.buffers.iter()).map(|buffer| buffer.slot);
     let number = |slot| match slot {

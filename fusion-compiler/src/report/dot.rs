@@ -1,6 +1,7 @@
-//! The report for Graphviz: kernels as boxes, tensors between them, and why they lie there on the edges.
+//! The report for Graphviz: kernels as boxes, tensors between them, and the reasons for boundaries on the
+//! edges.
 //!
-//! Invariant: whatever a name holds, the text is a valid graph of the DOT language.
+//! Invariant: the text is a valid graph of the DOT language, whatever characters a name contains.
 
 use std::fmt::Write;
 
@@ -9,12 +10,12 @@ use super::text::place;
 use super::{Report, Section, work};
 use crate::ir::plan::{ArrayKind, Boundary, Traffic};
 
-/// Characters of a line in a box, and on an edge.
+/// Characters of a line, in a box and on an edge.
 const BOX: usize = 48;
 const EDGE: usize = 36;
 
 impl Report {
-    /// The report as a graph of the DOT language: `dot -Tsvg`.
+    /// Returns the report as a graph of the DOT language, for `dot -Tsvg`.
     pub fn to_dot(&self) -> String {
         let mut out = format!("digraph {} {{\n", quoted(&self.name));
         out.push_str("  graph [rankdir=TB, labelloc=t, fontname=\"monospace\", nodesep=0.4, ranksep=0.5];\n");
@@ -35,7 +36,7 @@ impl Report {
         format!("{}\n{}\n{}", self.name, self.totals(section, several), self.memory(section))
     }
 
-    /// The kernels and tensors of a section; one of several in a frame of its own.
+    /// Writes the kernels and tensors of a section. One of several sections gets a frame.
     fn graph(&self, out: &mut String, (i, several): (usize, bool), section: &Section<'_>) {
         if several {
             let title = quoted(&self.title(section, several));
@@ -63,7 +64,7 @@ impl Report {
         }
     }
 
-    /// What a kernel's box says, in lines of at most so many characters if its words allow.
+    /// Returns the lines of a kernel's box, wrapped at `width` between words.
     pub(super) fn kernel_lines(&self, section: &Section<'_>, number: usize, width: usize) -> Vec<String> {
         let group = &section.summary.groups[number];
         let moved = section.costs.get(number).map(|cost| format!("{} moved", self.amount(&cost.bytes)));
@@ -72,7 +73,7 @@ impl Report {
         texts.flat_map(|text| wrap(&text, width)).collect()
     }
 
-    /// What a tensor's box says.
+    /// Returns the lines of a tensor's box.
     pub(super) fn array_lines(&self, section: &Section<'_>, number: u16) -> Vec<String> {
         let array = section.array(number);
         vec![section.name(number), array.shape.to_string(), self.amount(&array.bytes)]
@@ -89,7 +90,7 @@ impl Report {
 }
 
 impl Section<'_> {
-    /// Why a tensor lies between kernels, or a result has one of its own.
+    /// Returns the reason why a tensor is stored between kernels, or why a result has a kernel of its own.
     pub(super) fn boundary(&self, array: u16) -> Option<&Boundary> {
         self.summary.boundaries.iter().find(|boundary| boundary.array == array)
     }
@@ -99,7 +100,7 @@ impl Section<'_> {
     }
 }
 
-/// The reason with its place, as users read it beside a tensor.
+/// Formats a reason with its position in the source.
 pub(super) fn reason(boundary: &Boundary) -> String {
     if boundary.line == 0 {
         boundary.reason.to_string()
@@ -119,7 +120,7 @@ fn dashed(boundary: &Boundary) -> String {
     format!(" [style=dashed, label={}]", quoted(&wrap(&reason(boundary), EDGE).join("\n")))
 }
 
-/// A quoted string of the DOT language: with `\"` for `"`, and the escapes of labels for the rest.
+/// Quotes a string of the DOT language. Labels use the escapes of the language.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {

@@ -1,43 +1,45 @@
-//! Boxes and arrows → a drawing in layers, after Sugiyama, Tagawa and Toda 1981: layers by the longest way from what has
-//! nothing before it, an order within each by the mean place of neighbours, then places as near to these as widths allow.
+//! Boxes and arrows → a layered drawing, after Sugiyama, Tagawa and Toda 1981.
 //!
-//! Invariant: arrows point downwards, no two boxes overlap, and no arrow runs through a box: one that passes a layer has
-//! a slot of its own there.
+//! The layer of a box is the length of the longest path to the box. The order within a layer follows the mean
+//! position of neighbours. Positions are then as near to these means as widths allow.
+//!
+//! Invariant: arrows point downwards, no two boxes overlap, and no arrow crosses a box. An arrow that passes
+//! a layer has a slot of its own in the layer.
 
-/// Between boxes of a layer, and between layers.
+/// Distances between the boxes of a layer, and between layers.
 const BESIDE: f64 = 28.0;
 const BELOW: f64 = 56.0;
 /// Width of the slot of an arrow that passes a layer.
 const SLOT: f64 = 10.0;
-/// Times that places are improved.
+/// Number of passes that improve the positions.
 const SWEEPS: usize = 12;
 
-/// A point, from the left and the top.
+/// Point, with its distances from the left and from the top.
 pub(super) type Point = (f64, f64);
 
-/// Where everything is.
+/// Positions of all boxes and arrows.
 pub(super) struct Drawing {
-    /// The left top corner of each box.
+    /// Top left corner of each box.
     pub(super) boxes: Vec<Point>,
-    /// For each arrow the points that it goes through, downwards, two in each layer: straight within a layer, in a curve
-    /// from one to the next.
+    /// Points of each arrow, downwards, two in each layer. An arrow is straight within a layer and curved
+    /// between layers.
     pub(super) arrows: Vec<Vec<Point>>,
-    /// Of all of it.
+    /// Size of the whole drawing.
     pub(super) size: Point,
 }
 
-/// A box, or the slot of an arrow in a layer that it passes.
+/// Box, or slot of an arrow in a layer that the arrow passes.
 struct Node {
     width: f64,
     height: f64,
     layer: usize,
-    /// Centre.
+    /// Centre of the node.
     x: f64,
     above: Vec<usize>,
     below: Vec<usize>,
 }
 
-/// Lays out boxes of these widths and heights, with arrows from one to another by number. No way leads back.
+/// Lays out boxes of these widths and heights, with arrows between boxes by number. The arrows form no cycle.
 pub(super) fn layered(sizes: &[Point], arrows: &[(usize, usize)]) -> Drawing {
     let layers = layers_of(sizes.len(), arrows);
     let node = |(&(width, height), &layer): (&Point, &usize)| Node {
@@ -60,10 +62,11 @@ pub(super) fn layered(sizes: &[Point], arrows: &[(usize, usize)]) -> Drawing {
     drawing(&nodes, &layers, sizes.len(), &ways)
 }
 
-/// One below the lowest of what is before it; what has nothing before it lies close to what is below it.
+/// Returns the layer of each box: one below its lowest predecessor. A box without predecessors is just above
+/// its highest successor.
 fn layers_of(count: usize, arrows: &[(usize, usize)]) -> Vec<usize> {
     let mut layers = vec![0; count];
-    // A way has no more arrows than there are boxes.
+    // A path has fewer arrows than there are boxes.
     for _ in 0..count {
         for &(from, to) in arrows {
             layers[to] = layers[to].max(layers[from] + 1);
@@ -78,7 +81,7 @@ fn layers_of(count: usize, arrows: &[(usize, usize)]) -> Vec<usize> {
     layers
 }
 
-/// The nodes that an arrow goes through: its ends, and a slot in each layer between them.
+/// Adds the slots of an arrow. Returns the arrow's nodes: both ends, and a slot in each layer between.
 fn way(nodes: &mut Vec<Node>, (from, to): (usize, usize)) -> Vec<usize> {
     let mut way = vec![from];
     for layer in nodes[from].layer + 1..nodes[to].layer {
@@ -93,7 +96,7 @@ fn way(nodes: &mut Vec<Node>, (from, to): (usize, usize)) -> Vec<usize> {
     way
 }
 
-/// Goes through the layers once, downwards or upwards, and moves each node to where its neighbours are.
+/// Visits all layers once, downwards or upwards, and moves each node to the mean position of its neighbours.
 fn improve(nodes: &mut [Node], layers: &mut [Vec<usize>], sweep: usize) {
     let count = layers.len();
     for i in 0..count {
@@ -101,13 +104,13 @@ fn improve(nodes: &mut [Node], layers: &mut [Vec<usize>], sweep: usize) {
         let wanted = |&i: &usize| {
             let node = &nodes[i];
             let sides: [&[usize]; 2] = [&node.above, &node.below];
-            // At last where both sides pull.
+            // The last sweeps use the neighbours on both sides.
             let seen = if sweep + 2 >= SWEEPS { &sides[..] } else { &sides[sweep % 2..=sweep % 2] };
             let near: Vec<f64> = seen.iter().flat_map(|side| *side).map(|&other| nodes[other].x).collect();
             if near.is_empty() { node.x } else { near.iter().sum::<f64>() / near.len() as f64 }
         };
         let mut places: Vec<(usize, f64)> = layer.iter().map(|i| (*i, wanted(i))).collect();
-        // The order is kept where it does not matter, and in the end.
+        // The last sweeps keep the order.
         if sweep + 2 < SWEEPS {
             places.sort_by(|a, b| a.1.total_cmp(&b.1));
         }
@@ -116,12 +119,12 @@ fn improve(nodes: &mut [Node], layers: &mut [Vec<usize>], sweep: usize) {
     }
 }
 
-/// Puts the nodes of a layer, in their order, as near to the wanted places as their widths allow: the least sum of squares,
-/// by merging neighbours that would overlap into blocks that move as one.
+/// Moves the nodes of a layer, in order, as near to the wanted positions as their widths allow. The sum of
+/// squared distances is the least: neighbours that would overlap merge into blocks that move as one.
 fn place(nodes: &mut [Node], layer: &[usize], wanted: &[f64]) {
     let mut offset = 0.0;
     let mut offsets = Vec::new();
-    // Of each block: the mean of what its nodes want of its start, and how many they are.
+    // Start of each block, the mean of the starts that its nodes want, and number of its nodes.
     let mut blocks: Vec<(f64, usize)> = Vec::new();
     for (i, &node) in layer.iter().enumerate() {
         if i > 0 {
@@ -176,7 +179,8 @@ fn drawing(nodes: &[Node], layers: &[Vec<usize>], boxes: usize, ways: &[Vec<usiz
     }
 }
 
-/// Where an arrow to or from a neighbour meets a box: side by side in the order of the neighbours.
+/// Returns the position at which an arrow to or from a neighbour meets a box. Arrows are in the order of the
+/// neighbours.
 fn port(nodes: &[Node], number: usize, neighbours: &[usize], neighbour: usize) -> f64 {
     let node = &nodes[number];
     let before = neighbours.iter().filter(|&&other| nodes[other].x < nodes[neighbour].x).count();
@@ -211,7 +215,7 @@ mod tests {
             );
             assert!(start.0 > rect(from).0 && start.0 < rect(from).2, "an arrow begins at its box");
             assert!(end.0 > rect(to).0 && end.0 < rect(to).2, "an arrow ends at its box");
-            // Straight parts, within layers, meet no other box.
+            // Straight parts of an arrow are within layers, and must meet no other box.
             for pair in points.chunks_exact(2) {
                 assert_eq!(pair[0].0, pair[1].0);
                 for i in (0..sizes.len()).filter(|i| ![from, to].contains(i)) {
@@ -235,13 +239,13 @@ mod tests {
 
     #[test]
     fn ways_past_layers_run_beside_the_boxes() {
-        // Statistics of a batch: what the first kernel reads the second reads again.
+        // Batch statistics: the second kernel reads the first kernel's operand again.
         let boxes = [(80.0, 50.0), (200.0, 90.0), (120.0, 60.0), (120.0, 60.0), (200.0, 90.0), (80.0, 50.0)];
         let drawing = check(&boxes, &[(0, 1), (1, 2), (1, 3), (2, 4), (3, 4), (0, 4), (4, 5)]);
         assert_eq!(drawing.arrows[5].len(), 8, "past two layers");
         check(&[], &[]);
         check(&[(10.0, 10.0)], &[]);
-        // Many of everything.
+        // A large graph.
         let many = vec![(90.0, 40.0); 24];
         let arrows: Vec<(usize, usize)> =
             (0..24).flat_map(|i| (i + 1..24).step_by(i % 5 + 3).map(move |j| (i, j))).collect();

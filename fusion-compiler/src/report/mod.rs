@@ -1,7 +1,8 @@
-//! The report of a plan: what fused, what did not and why, and the bytes saved, as text, for Graphviz and as a picture.
+//! The report of a plan: fused kernels, boundaries with their reasons, and the bytes saved. A report is
+//! available as text, for Graphviz and as a picture.
 //!
-//! Invariant: everything shown comes from the plan; amounts are formulas of the dims until extents are given, and then those
-//! of what a call launches.
+//! Invariant: everything shown comes from the plan. Amounts are formulas of the dims until extents are given;
+//! then amounts are those of a call's launches.
 
 use crate::ir::dim::DimExpr;
 use crate::ir::plan::{
@@ -20,7 +21,7 @@ mod text;
 use costs::{Cost, EvaluatedProgram, sum};
 use terms::Terms;
 
-/// What was fused in a function.
+/// Report of a function's fusion.
 #[derive(Clone, Debug)]
 pub struct Report {
     name: Text,
@@ -28,33 +29,33 @@ pub struct Report {
     symbols: Vec<String>,
     /// Extents given so far, by symbol.
     extents: Vec<Option<i64>>,
-    /// What programs with the same groups have; the first program's is the first.
+    /// Summary of each set of programs with the same groups. The first is that of the first program.
     summaries: Vec<Summary>,
-    /// Of each program.
+    /// All programs of the plan.
     all: Vec<EvaluatedProgram>,
-    /// What it tells of.
+    /// Programs that the report covers.
     runs: Vec<EvaluatedProgram>,
 }
 
-/// What is the same for several programs.
+/// Data that several programs share.
 struct Section<'r> {
     summary: &'r Summary,
     runs: Vec<&'r EvaluatedProgram>,
-    /// Of each step.
+    /// Cost of each step.
     costs: Vec<Cost>,
 }
 
-/// Why a dim is not given an extent.
+/// Reason why a dim is not given an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The function does not have it.
+    /// The function does not have the dim.
     UnknownDim,
     /// The extent takes more than 63 bits.
     TooLarge,
 }
 
 impl Report {
-    /// The report of a plan, for all of its targets.
+    /// Creates the report of a plan, for all of its targets.
     pub fn new<C: Clone>(plan: &Plan<C>) -> Report {
         let symbols: Vec<String> = plan.symbols.iter().map(|symbol| symbol.to_string()).collect();
         let summaries = std::iter::once(&plan.summary).chain(plan.summary.others.iter());
@@ -76,7 +77,8 @@ impl Report {
         }
     }
 
-    /// Tells of one target alone, of a device that has this; false if the function is not compiled for it.
+    /// Restricts the report to one target, on a device with these limits. Returns false if the function is
+    /// not compiled for the target.
     pub fn on(&mut self, target: Target, limits: Limits) -> bool {
         let programs = self.all.iter().map(|run| &run.program);
         let Some(chosen) = Program::chosen(programs, target, &limits) else { return false };
@@ -84,7 +86,7 @@ impl Report {
         true
     }
 
-    /// What targets have not that it needs.
+    /// Returns the targets that the function is not compiled for, with the features that they lack.
     pub fn lacks(&self) -> &[Lack] {
         &self.lacks
     }
@@ -99,55 +101,55 @@ impl Report {
         &self.symbols
     }
 
-    /// Kernels of the fused function, of which a call may launch some in parts.
+    /// Number of kernels of the fused function. A call may launch more where rows are split.
     pub fn kernels(&self) -> usize {
         self.costs_of_first().len()
     }
 
-    /// Kernels that a call launches; nothing while an extent is not given.
+    /// Number of kernels that a call launches; none until all extents are given.
     pub fn launches(&self) -> Option<usize> {
         self.bound().map(|_| self.costs_of_first().iter().map(|cost| cost.launches).sum())
     }
 
-    /// Kernels without fusion.
+    /// Number of kernels without fusion.
     pub fn ops(&self) -> usize {
         self.sections().first().map_or(0, |section| section.summary.ops as usize)
     }
 
-    /// Bytes of tensors that a call's kernels read and write, as `Launch::bytes` has them; nothing while an extent is not
-    /// given, or it overflows.
+    /// Bytes of tensors that a call's kernels read and write, by `Launch::bytes`; none until all extents are
+    /// given, or on overflow.
     pub fn bytes(&self) -> Option<u64> {
         self.bound().and_then(|_| self.value(&total(&self.costs_of_first())))
     }
 
-    /// Bytes read and written without fusion; nothing while an extent in it is not given, or it overflows.
+    /// Bytes read and written without fusion; none if a dim in the formula has no extent, or on overflow.
     pub fn unfused_bytes(&self) -> Option<u64> {
         self.value(&self.summaries[0].unfused_bytes)
     }
 
-    /// Most bytes of memory between kernels that a call needs at once, be it between those of a row in parts; nothing while
-    /// an extent is not given, or it overflows.
+    /// Peak bytes of temporaries during a call, partial results of split rows included; none until all
+    /// extents are given, or on overflow.
     pub fn peak_temporary_bytes(&self) -> Option<u64> {
         self.bound().and_then(|_| self.most(&alive(&self.costs_of_first())))
     }
 
-    /// `bytes` as a formula of the dims that are not given: of a call that takes the fewest launches.
+    /// `bytes` as a formula of the dims without extents, for a call with the fewest launches.
     pub fn bytes_formula(&self) -> String {
         self.formula(&total(&self.costs_of_first()))
     }
 
-    /// `unfused_bytes` as a formula of the dims that are not given.
+    /// `unfused_bytes` as a formula of the dims without extents.
     pub fn unfused_bytes_formula(&self) -> String {
         self.formula(&self.summaries[0].unfused_bytes)
     }
 
-    /// `peak_temporary_bytes` as a formula of the dims that are not given, of a call that takes the fewest launches: where
-    /// that is the largest of too many, the one that is the largest where all dims are equal.
+    /// `peak_temporary_bytes` as a formula of the dims without extents, for a call with the fewest launches.
+    /// If the maximum has too many terms, the formula is the one that is largest where all dims are equal.
     pub fn peak_temporary_bytes_formula(&self) -> String {
         self.most_formula(&alive(&self.costs_of_first()))
     }
 
-    /// The programs in groups that have the same numbers, in order.
+    /// Groups the programs with the same numbers, in order.
     fn sections(&self) -> Vec<Section<'_>> {
         let mut sections: Vec<Section<'_>> = Vec::new();
         for summary in &self.summaries {
@@ -171,12 +173,12 @@ impl Report {
         left.iter().map(key).eq(right.iter().map(key))
     }
 
-    /// What each step costs on the first target.
+    /// Returns the cost of each step on the first target.
     fn costs_of_first(&self) -> Vec<Cost> {
         self.runs.first().map(|run| self.costs(run)).unwrap_or_default()
     }
 
-    /// All extents, once they are given.
+    /// Returns all extents, once all are given.
     fn bound(&self) -> Option<Vec<i64>> {
         self.extents.iter().copied().collect()
     }
@@ -184,14 +186,14 @@ impl Report {
     /// Gives a dim its extent.
     ///
     /// # Errors
-    /// If the function does not have the dim, or the extent is beyond 63 bits.
+    /// If the function does not have the dim, or the extent takes more than 63 bits.
     pub fn bind(&mut self, dim: &str, extent: usize) -> Result<(), Refused> {
         let symbol = self.symbols.iter().position(|symbol| symbol == dim).ok_or(Refused::UnknownDim)?;
         self.extents[symbol] = Some(i64::try_from(extent).map_err(|_| Refused::TooLarge)?);
         Ok(())
     }
 
-    /// The value of a formula, if all its dims are given.
+    /// Evaluates a formula, if all its dims have extents.
     fn eval(&self, formula: &DimExpr) -> Option<i64> {
         let given = |symbol: u16| self.extents.get(usize::from(symbol)).is_some_and(Option::is_some);
         if !formula.symbols().all(given) {
@@ -201,7 +203,7 @@ impl Report {
         formula.eval(&extents)
     }
 
-    /// The same of a number of bytes.
+    /// Evaluates a number of bytes, if all its dims have extents.
     fn value(&self, formula: &DimExpr) -> Option<u64> {
         self.eval(formula).and_then(|bytes| u64::try_from(bytes).ok())
     }
@@ -214,17 +216,17 @@ impl Report {
         self.terms(formula).map_or_else(|| formula.display(&self.symbols).to_string(), |terms| terms.text())
     }
 
-    /// A number of bytes if it is known, else its formula.
+    /// Formats a number of bytes, or its formula if it is not known.
     fn amount(&self, formula: &DimExpr) -> String {
         self.value(formula).map_or_else(|| format!("{} bytes", self.formula(formula)), size)
     }
 
-    /// The same, short enough for tables.
+    /// Formats a number of bytes, or its formula, short enough for tables.
     fn brief(&self, formula: &DimExpr) -> String {
         self.value(formula).map_or_else(|| format!("{} B", self.formula(formula)), size)
     }
 
-    /// The bytes that fusion saves.
+    /// Formats the bytes that fusion saves.
     fn saved(&self, section: &Section<'_>) -> String {
         let (before, after) = (&section.summary.unfused_bytes, &total(&section.costs));
         if let (Some(before), Some(after)) = (self.value(before), self.value(after)) {
@@ -238,12 +240,12 @@ impl Report {
         }
     }
 
-    /// The largest of these; nothing while an extent in them is not given.
+    /// Returns the largest of these amounts; none if a dim in the amounts has no extent.
     fn most(&self, amounts: &[DimExpr]) -> Option<u64> {
         amounts.iter().map(|bytes| self.value(bytes)).try_fold(0, |most, bytes| Some(most.max(bytes?)))
     }
 
-    /// The same as a formula.
+    /// Formats the largest of these amounts as a formula.
     fn most_formula(&self, amounts: &[DimExpr]) -> String {
         let mut largest: Vec<Terms> = Vec::new();
         for terms in amounts.iter().filter_map(|amount| self.terms(amount)) {
@@ -265,21 +267,21 @@ impl Report {
     }
 }
 
-/// Longest formula of several steps that is worth reading.
+/// Largest number of characters of a formula that is worth reading.
 const FORMULA_MAX: usize = 60;
 
-/// The bytes that all steps move.
+/// Returns the bytes that all steps move.
 fn total(costs: &[Cost]) -> DimExpr {
     sum(costs.iter().map(|cost| cost.bytes.clone()))
 }
 
-/// The bytes of temporaries during each step.
+/// Returns the bytes of temporaries during each step.
 fn alive(costs: &[Cost]) -> Vec<DimExpr> {
     costs.iter().map(|cost| cost.alive.clone()).collect()
 }
 
 impl Section<'_> {
-    /// What a tensor is called: of several results or temporaries of one name, which.
+    /// Returns the name of a tensor, numbered if several results or temporaries have the same name.
     fn name(&self, number: u16) -> String {
         let arrays = &self.summary.arrays;
         let array = &arrays[usize::from(number)];
@@ -304,12 +306,12 @@ impl Section<'_> {
         &self.summary.arrays[usize::from(number)]
     }
 
-    /// Names of its targets.
+    /// Names of the section's targets.
     fn targets(&self) -> String {
         names(self.runs.iter().map(|run| &run.name))
     }
 
-    /// What there is of a kernel, for each target or for several that have the same.
+    /// Describes the variants of a kernel, once for all targets with the same kinds.
     fn variants(&self, group: &GroupSummary) -> Vec<String> {
         let mut alike: Vec<(&VariantSummary, Vec<&Text>)> = Vec::new();
         for (place, ways) in self.summary.programs.iter().zip(group.variants.iter()) {
@@ -330,14 +332,16 @@ fn names<'r>(names: impl Iterator<Item = &'r Text>) -> String {
     names.map(|name| &**name).collect::<Vec<_>>().join(", ")
 }
 
-/// Whose a program is, where these come after it.
+/// Returns the name of a program's target, with the number of buffers if another program for the target
+/// follows.
 fn name<C: Clone>(program: &Program<C>, after: &[Program<C>]) -> Text {
     let name = program.target.name();
     let is_for_all = after.iter().all(|other| other.target != program.target);
     if is_for_all { name.into() } else { format!("{name} with {} buffers", program.buffers).into() }
 }
 
-/// What a kernel does, each operation once, with how many there are. One without operations still moves something.
+/// Lists the operations of a kernel, each once with its count. A kernel without operations is a copy or a
+/// fill.
 fn work(group: &GroupSummary) -> Vec<String> {
     match (group.ops.is_empty(), group.reads.is_empty()) {
         (true, false) => return vec!["copy".into()],
@@ -356,7 +360,7 @@ fn work(group: &GroupSummary) -> Vec<String> {
     counts.into_iter().map(times).collect()
 }
 
-/// A number of bytes, as people read it; units are powers of 1024.
+/// Formats a number of bytes for people. Units are powers of 1024.
 fn size(bytes: u64) -> String {
     let units = ["KB", "MB", "GB", "TB", "PB", "EB"];
     if bytes < 1024 {

@@ -1,6 +1,8 @@
-//! The report as a picture: one file of SVG that needs nothing else, on its own ground, light or dark as the viewer is.
+//! The report as a picture: one self-contained SVG file with a background, light or dark as the viewer
+//! prefers.
 //!
-//! Invariant: well-formed XML whatever a name holds, and boxes as wide as their texts in a monospaced font.
+//! Invariant: the XML is well-formed whatever characters a name contains, and boxes are as wide as their
+//! texts in a monospaced font.
 
 use std::fmt::Write;
 
@@ -10,18 +12,18 @@ use super::table::{count, wrap};
 use super::{Report, Section};
 use crate::ir::plan::ArrayKind;
 
-/// Of a character at 12 pixels: 7.2 in most monospaced fonts, and some room.
+/// Width of a character at 12 pixels: 7.2 in most monospaced fonts, and a margin.
 const CHAR: f64 = 7.35;
 const LINE: f64 = 16.0;
 const PAD: f64 = 10.0;
 const MARGIN: f64 = 24.0;
-/// Length of the head of an arrow.
+/// Length of an arrow head.
 const HEAD: f64 = 8.0;
-/// Characters of a line in a kernel's box, and in a tensor's.
+/// Characters of a line, in a kernel's box and in a tensor's.
 const KERNEL: usize = 56;
 const TENSOR: usize = 34;
 
-/// Colours by class; viewers that know of dark surroundings take the second ones.
+/// Colours by class. Viewers with a dark theme use the second set.
 const STYLE: &str = "\
 text { font: 12px ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace; fill: #1f2328; white-space: pre }
 .bold { font-weight: bold }
@@ -46,7 +48,7 @@ text { fill: #e6edf3 }
 }
 ";
 
-/// A rectangle with lines of text.
+/// Rectangle with lines of text.
 struct Shape {
     class: &'static str,
     lines: Vec<Line>,
@@ -58,7 +60,7 @@ struct Line {
 }
 
 impl Report {
-    /// The report as a picture, in SVG.
+    /// Returns the report as an SVG picture.
     pub fn to_svg(&self) -> String {
         let mut body = String::new();
         let (mut width, mut y) = (0f64, MARGIN);
@@ -86,7 +88,7 @@ impl Report {
         )
     }
 
-    /// Draws the kernels and tensors of a section from `top` on; gives their size.
+    /// Draws the kernels and tensors of a section below `top`. Returns the size of the drawing.
     fn draw(&self, out: &mut String, section: &Section<'_>, top: f64) -> Point {
         let (shapes, arrows) = self.shapes(section);
         let sizes: Vec<Point> = shapes.iter().map(size).collect();
@@ -110,7 +112,7 @@ impl Report {
         size
     }
 
-    /// Tensors, then kernels, and the arrows between them.
+    /// Returns the tensors, then the kernels, and the arrows between them.
     fn shapes(&self, section: &Section) -> (Vec<Shape>, Vec<(usize, usize)>) {
         let arrays = 0..section.summary.arrays.len() as u16;
         let mut shapes: Vec<Shape> = arrays.map(|array| self.tensor(section, array)).collect();
@@ -127,7 +129,7 @@ impl Report {
         (shapes, arrows)
     }
 
-    /// A tensor, and why it lies where it does.
+    /// Returns a tensor's box, with the reason why the tensor is stored.
     fn tensor(&self, section: &Section<'_>, array: u16) -> Shape {
         let class = match section.array(array).kind {
             ArrayKind::Param => "param",
@@ -150,7 +152,7 @@ fn size(shape: &Shape) -> Point {
     (chars as f64 * CHAR + 2.0 * PAD, shape.lines.len() as f64 * LINE + 2.0 * PAD)
 }
 
-/// An arrow: straight within layers and where its head is, in curves between layers.
+/// Draws an arrow: straight within layers and at its head, curved between layers.
 fn path(out: &mut String, points: &[Point], top: f64) {
     let at = |(x, y): Point| format!("{},{}", number(x + MARGIN), number(y + top));
     let mut line = String::new();
@@ -174,13 +176,13 @@ fn text(out: &mut String, (x, y): Point, class: &str, line: &str) {
     let _ = writeln!(out, "<text{class} x=\"{}\" y=\"{}\">{}</text>", number(x), number(y), escaped(line));
 }
 
-/// A tenth of a pixel is enough.
+/// Formats a coordinate with a precision of a tenth of a pixel.
 fn number(x: f64) -> String {
     let text = format!("{x:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }
 
-/// Text as XML has it, without what XML cannot have.
+/// Escapes text for XML and replaces characters that XML does not allow.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,16 +1,16 @@
-//! Tables of text: columns as wide as they need to be, and no wider than the page.
+//! Tables of text: columns as wide as their texts, and tables no wider than the page.
 //!
-//! Invariant: no line ends with a space, and a word is never broken, nor what `TIE` makes one.
+//! Invariant: no line ends with a space, and no line breaks within a word. A `TIE` is part of a word.
 
-/// What stands in a cell: paragraphs, each on lines of its own.
+/// Paragraphs of a cell, each on lines of its own.
 pub(super) type Cell = Vec<String>;
 
-/// A space where no line ends.
+/// Space at which no line breaks.
 pub(super) const TIE: char = '\u{a0}';
-/// Between columns.
+/// Space between columns.
 const GAP: &str = "  ";
 
-/// The lines of a table. Rows of more than one line are set apart.
+/// Returns the lines of a table. An empty line separates rows if one has several lines.
 pub(super) fn table(header: &[&str], rows: &[Vec<Cell>], width: usize) -> Vec<String> {
     let names: Vec<Cell> = header.iter().map(|name| vec![name.to_string()]).collect();
     let columns = rows.first().map_or(header.len(), Vec::len);
@@ -32,8 +32,8 @@ pub(super) fn table(header: &[&str], rows: &[Vec<Cell>], width: usize) -> Vec<St
     lines
 }
 
-/// Columns give way until all fit, as far as their longest words allow: where that makes the fewest lines more, and of
-/// such columns the widest.
+/// Returns the widths of the columns. Columns shrink until the table fits, but never below their longest
+/// words. The column that adds the fewest lines shrinks first; the widest of several such columns does.
 fn widths(rows: &[&Vec<Cell>], columns: usize, width: usize) -> Vec<usize> {
     let most = |column: usize, of: &dyn Fn(&str) -> usize| {
         rows.iter().flat_map(|row| &row[column]).map(|text| of(text)).max().unwrap_or(0)
@@ -59,7 +59,7 @@ fn widths(rows: &[&Vec<Cell>], columns: usize, width: usize) -> Vec<usize> {
     widths
 }
 
-/// The lines of a row.
+/// Returns the lines of a row.
 fn row(cells: &[Cell], widths: &[usize]) -> Vec<String> {
     let wrapped = |(cell, &width): (&Cell, &usize)| cell.iter().flat_map(|text| wrap(text, width)).collect();
     let columns: Vec<Vec<String>> = cells.iter().zip(widths).map(wrapped).collect();
@@ -76,7 +76,7 @@ fn row(cells: &[Cell], widths: &[usize]) -> Vec<String> {
     (0..height).map(line).collect()
 }
 
-/// Lines of whole words, no wider than this if no word is.
+/// Breaks a text into lines of whole words, no wider than `width` unless a single word is.
 pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -94,7 +94,7 @@ pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Columns of a terminal, where no character takes two.
+/// Number of terminal columns of a text without double-width characters.
 pub(super) fn count(text: &str) -> usize {
     text.chars().count()
 }

@@ -1,12 +1,12 @@
-//! Extents as sums of products, so that formulas are short and can be compared.
+//! Extents as sums of products, so that formulas are short and comparable.
 //!
-//! Invariant: equal sums have one form, whatever the order in which they were added up.
+//! Invariant: equal sums have one form, whatever the order of additions.
 
 use std::collections::BTreeMap;
 
 use crate::ir::dim::{DimBinary, DimExpr, DimOp};
 
-/// What is multiplied: a dim by its number and name, or the lesser of two or a quotient, after all dims, by its text.
+/// Factor of a product: a dim by its number and name, or a minimum or quotient by its text. Dims come first.
 type Factor = (u16, String);
 
 /// Most characters of a factor.
@@ -20,7 +20,8 @@ const QUOTIENT: u16 = u16::MAX;
 pub(super) struct Terms(BTreeMap<Vec<Factor>, i64>);
 
 impl Terms {
-    /// The terms of an extent, given the dims' names and what is known of their extents; nothing if one overflows or is too long to read.
+    /// Returns the terms of an extent, given the names and the known extents of dims; none on overflow, or if a factor
+    /// is too long to read.
     pub(super) fn of(extent: &DimExpr, names: &[String], known: &[Option<i64>]) -> Option<Terms> {
         let leaf = |step| match step {
             DimOp::Const(number) => Some(Terms::number(number)),
@@ -112,7 +113,7 @@ impl Terms {
         }
     }
 
-    /// Whether it is a number or a dim, which needs no parentheses.
+    /// Returns true if the terms are a number or a single dim, which needs no parentheses.
     fn is_factor(&self) -> bool {
         let mut terms = self.0.iter();
         let first = terms
@@ -121,29 +122,29 @@ impl Terms {
         first && terms.next().is_none()
     }
 
-    /// The difference; nothing where it overflows.
+    /// Returns the difference, or none on overflow.
     pub(super) fn minus(&self, right: &Terms) -> Option<Terms> {
         self.plus(right, -1)
     }
 
-    /// Whether it is at least as large, whatever the extents.
+    /// Returns true if these terms are larger than `right` or equal, whatever the extents.
     pub(super) fn covers(&self, right: &Terms) -> bool {
         self.minus(right).is_some_and(|rest| rest.0.values().all(|count| *count > 0))
     }
 
-    /// The terms that have no quotient.
+    /// Returns the terms without a quotient.
     pub(super) fn without_quotients(&self) -> Terms {
         let is_whole = |factor: &Factor| factor.0 != QUOTIENT;
         let terms = self.0.iter().filter(|(factors, _)| factors.iter().all(is_whole));
         Terms(terms.map(|(factors, count)| (factors.clone(), *count)).collect())
     }
 
-    /// A number to compare with others: the value where all dims that are not known are 1024.
+    /// Returns a number for comparisons: the value if all unknown dims are 1024.
     pub(super) fn weight(&self) -> f64 {
         self.0.iter().map(|(factors, &count)| count as f64 * 1024f64.powi(factors.len() as i32)).sum()
     }
 
-    /// As users would write it, the products of most factors first.
+    /// Formats the terms as users would write them. The products with the most factors come first.
     pub(super) fn text(&self) -> String {
         let mut terms: Vec<(&Vec<Factor>, &i64)> = self.0.iter().collect();
         terms.sort_by_key(|(factors, _)| std::cmp::Reverse(factors.len()));

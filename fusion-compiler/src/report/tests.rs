@@ -1,4 +1,4 @@
-//! The report of plans that are put together by hand.
+//! Tests of reports of plans that are built by hand.
 
 use std::borrow::Cow::{Borrowed, Owned};
 
@@ -47,7 +47,7 @@ fn group(kernel: &'static str, ops: &[&'static str], (reads, writes): (&[u16], &
     }
 }
 
-/// `relu(a + b) * c` and more, as one kernel.
+/// A plan of one kernel: `relu(a + b) * c` and more.
 fn gate() -> Plan {
     let arrays = vec![
         array("a", ArrayKind::Param),
@@ -67,7 +67,7 @@ fn gate() -> Plan {
     .with(Target::ALL.iter().map(|&target| program(target, &[], vec![alone(times(12, n()), &[])])).collect())
 }
 
-/// Two kernels with a value between them.
+/// A plan of two kernels with a temporary between them.
 fn two(name: &'static str, reason: &'static str) -> Plan {
     let arrays = vec![
         array(name, ArrayKind::Param),
@@ -124,12 +124,12 @@ fn variant(when: Vec<Condition>, launches: Vec<Launch<()>>) -> Variant<()> {
     Variant { when: when.into(), launches: launches.into() }
 }
 
-/// A kernel that is run in one way.
+/// A step with one variant.
 fn alone(bytes: DimExpr, temporaries: &[u16]) -> Step<()> {
     Step { variants: Owned(vec![variant(vec![], vec![launch(bytes, n(), temporaries)])]) }
 }
 
-/// The length of each temporary with the first and the last step that has it.
+/// Length of a temporary, with the first and the last step in which it is live.
 type Lives = (DimExpr, u16, u16);
 
 fn program(target: Target, temporaries: &[Lives], steps: Vec<Step<()>>) -> Program<()> {
@@ -160,7 +160,7 @@ fn plan(summary: Summary) -> Plan {
     }
 }
 
-/// Steps that use what lives during them.
+/// Report of a plan with these temporaries.
 fn with_temporaries(temporaries: &[Lives]) -> Report {
     let steps = temporaries.iter().map(|(_, _, last)| last + 1).max().unwrap_or(0);
     let used = |step: u16| {
@@ -235,8 +235,8 @@ fn sizes_for_people() {
     );
 }
 
-/// Of three temporaries of 4, 8 and 20 bytes for each element, the first lives with the second and the second with the
-/// third, and never all: 28 at most, not 32.
+/// Three temporaries have 4, 8 and 20 bytes for each element. The first overlaps with the second, the second
+/// with the third, and never all three: the peak is 28, not 32.
 #[test]
 fn what_lives_at_once_is_the_peak() {
     let report = with_temporaries(&[(n(), 0, 1), (times(2, n()), 1, 2), (times(5, n()), 2, 3)]);
@@ -257,7 +257,7 @@ fn the_peak_is_a_formula_if_that_is_short() {
     assert_eq!(report.peak_temporary_bytes_formula(), "max(4*N + 4, 4*D + 4)");
     assert_eq!(report.peak_temporary_bytes(), None);
     assert_eq!(bound(report, "N", 8).peak_temporary_bytes_formula(), "max(36, 4*D + 4)");
-    // Ten pairs of steps of which none is always the largest, the last with most factors.
+    // None of ten pairs of steps is always the largest. The last pair has the most factors.
     let power = |i: u16| (0..i).fold(times(10 - i64::from(i), n()), |all, _| all * DimExpr::sym(1));
     let many: Vec<(DimExpr, u16, u16)> = (0..10).map(|i| (power(i), 2 * i, 2 * i + 1)).collect();
     assert_eq!(with_temporaries(&many).peak_temporary_bytes_formula(), "4*N*D*D*D*D*D*D*D*D*D");
@@ -265,7 +265,7 @@ fn the_peak_is_a_formula_if_that_is_short() {
     assert_eq!(none.peak_temporary_bytes(), Some(0));
 }
 
-/// What a target has that binds fewer buffers.
+/// A target that binds fewer buffers has kernels of its own.
 #[test]
 fn targets_with_other_kernels_have_a_section() {
     let mut plan = gate();
@@ -283,7 +283,7 @@ fn targets_with_other_kernels_have_a_section() {
     assert_eq!(report.to_dot().matches("subgraph \"cluster_").count(), 2);
 }
 
-/// What the same target has where a kernel can bind more.
+/// A target has a second program for devices that bind more buffers.
 #[test]
 fn devices_that_bind_more_have_kernels_of_their_own() {
     let mut plan = gate();
@@ -304,7 +304,7 @@ fn devices_that_bind_more_have_kernels_of_their_own() {
         let mut report = report.clone();
         assert!(report.on(Target::Wgsl, limits));
         assert_eq!(report.kernels(), kernels, "{buffers}");
-        // It may be asked of another device afterwards.
+        // A report can switch to another device and back.
         assert!(report.on(Target::Cpu, target::limits(Target::Cpu)) && report.on(Target::Wgsl, limits));
         assert_eq!(report.kernels(), kernels, "{buffers}");
         let program = plan.program(Target::Wgsl, &limits).expect("there are two");
@@ -312,8 +312,8 @@ fn devices_that_bind_more_have_kernels_of_their_own() {
     }
 }
 
-/// A kernel that takes rows of a hundred elements or more in parts, if they are no more than ten, and goes through those twice
-/// that no block can hold; between two others.
+/// A plan whose second kernel splits up to ten rows of a hundred elements or more. The kernel reads rows
+/// twice that no block can stage.
 fn in_parts() -> Plan {
     let d = || DimExpr::sym(1);
     let long = vec![Condition::AtMost(n(), 10), Condition::AtLeast(d(), 100)];
@@ -331,7 +331,7 @@ fn in_parts() -> Plan {
     gate().with(vec![program(Target::Wgsl, &lives, steps)])
 }
 
-/// What is counted is what the executor runs: its variant, its launches, and the memory that these use.
+/// The report counts the variant, launches and memory that the executor uses.
 #[test]
 fn parts_of_rows_are_launches_with_memory_of_their_own() {
     let of = |n, d| {
@@ -349,7 +349,7 @@ fn parts_of_rows_are_launches_with_memory_of_their_own() {
     assert_eq!(report.bytes(), Some(33 + 44 * 4097), "this device holds it");
 }
 
-/// Before extents are given, every way to run a kernel is told, and what asks for it.
+/// Before extents are given, the report lists all variants with their conditions.
 #[test]
 fn ways_that_cost_more_are_told() {
     let report = Report::new(&in_parts());

@@ -1,4 +1,4 @@
-//! The report as text for terminals: a line of totals, a table of kernels, and why there are not fewer.
+//! The report as text for terminals: a line of totals, a table of kernels, and the reasons for boundaries.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::ir::dim::DimExpr;
 use crate::ir::graph::Math;
 use crate::ir::plan::{ArrayKind, Boundary, GroupSummary, Text, Traffic};
 
-/// Columns of the page, unless the format says how many: `{report:80}`.
+/// Columns of the page, unless the format gives a width: `{report:80}`.
 const WIDTH: usize = 120;
 const HEADER: [&str; 7] = ["group", "hero", "ops", "reads", "writes", "temporaries", "variants"];
 
@@ -29,10 +29,10 @@ impl fmt::Display for Report {
 }
 
 impl Report {
-    /// The totals of a section in a line.
+    /// Formats the totals of a section in one line.
     pub(super) fn totals(&self, section: &Section<'_>, several: bool) -> String {
         let ops = section.summary.ops as usize;
-        // No ops can be one kernel still (a copy); that reduces nothing.
+        // A function without operations is still one kernel, a copy, with a reduction of 0.
         let reduction = |kernels| (ops.saturating_sub(kernels) * 100).checked_div(ops).unwrap_or_default();
         let fewest: usize = section.costs.iter().map(|cost| cost.launches).sum();
         let most: usize = section.costs.iter().map(|cost| cost.launches_max).sum();
@@ -44,7 +44,7 @@ impl Report {
         format!("Fusion{what}: {ops} → {kernels} kernels ({reduction}% reduction), {saved} memory saved")
     }
 
-    /// What is moved, and what lives between kernels, in a line.
+    /// Formats the bytes moved and the bytes of temporaries in one line.
     pub(super) fn memory(&self, section: &Section<'_>) -> String {
         let (before, after) = (&section.summary.unfused_bytes, &total(&section.costs));
         let (before, after) = (self.amount(before), self.amount(after));
@@ -110,7 +110,8 @@ impl Report {
         ]
     }
 
-    /// Of each kernel that there are ways to run which cost more than others: on which targets, how much and when.
+    /// Returns the rows of the list of variants: the kernels whose variants differ in cost, with the targets,
+    /// costs and conditions.
     fn ways_rows(&self, section: &Section<'_>) -> Vec<Vec<Cell>> {
         if self.bound().is_some() {
             return vec![];
@@ -157,7 +158,7 @@ impl Report {
         format!("{}{moved}{passed_on}, {when}", launches(way.launches))
     }
 
-    /// An amount without its quotients, if it is too long with them.
+    /// Formats an amount, without its quotients if it is too long with them.
     fn short(&self, amount: &DimExpr) -> (Option<String>, Shown) {
         let whole = self.amount(amount);
         match self.terms(amount).map(|terms| (terms.without_quotients(), terms)) {
@@ -170,7 +171,7 @@ impl Report {
     }
 }
 
-/// How much of a formula is shown.
+/// Extent to which a formula is shown.
 enum Shown {
     All,
     Part,
@@ -180,7 +181,7 @@ fn launches(count: usize) -> String {
     if count == 1 { "1 launch".into() } else { format!("{count} launches") }
 }
 
-/// Where, what and why.
+/// Returns the position, the tensor and the reason of a boundary.
 fn boundary_row(section: &Section<'_>, boundary: &Boundary) -> Vec<Cell> {
     let line = if boundary.line > 0 { place(boundary) } else { "-".into() };
     let how = match section.array(boundary.array).kind {
@@ -191,7 +192,7 @@ fn boundary_row(section: &Section<'_>, boundary: &Boundary) -> Vec<Cell> {
     vec![vec![line], vec![format!("{what} {}", boundary.reason)]]
 }
 
-/// In the user's source, as compilers write it.
+/// Formats a position in the user's source, as compilers do.
 pub(super) fn place(boundary: &Boundary) -> String {
     format!("{}:{}", boundary.line, boundary.column)
 }

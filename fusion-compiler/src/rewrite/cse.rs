@@ -1,6 +1,7 @@
-//! Common subexpressions: nodes that compute the same become one, and a choice between two such is none.
+//! Common subexpression elimination: nodes with the same computation become one, and a select between equal
+//! values disappears.
 //!
-//! A compiler of WGSL would see that as well, and what it may then leave out would depend on what was fused.
+//! WGSL compilers do this too, but their simplifications would then depend on fusion.
 
 use rustc_hash::FxHashMap;
 
@@ -9,10 +10,10 @@ use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisSet, Graph, Node, NodeId, NodeKind};
 use crate::ir::ops::Op;
 
-/// What makes two nodes the same; spans do not.
+/// Key by which two nodes are the same. Spans do not matter.
 type Key = (NodeKind, Vec<NodeId>, DType, AxisSet);
 
-/// Merges nodes that compute the same.
+/// Merges nodes with the same computation.
 pub fn cse(graph: Graph) -> Graph {
     let mut seen: FxHashMap<Key, NodeId> = FxHashMap::default();
     rebuild(graph, |graph, node| {
@@ -22,7 +23,7 @@ pub fn cse(graph: Graph) -> Graph {
                 if of.axes == node.axes {
                     return yes;
                 }
-                // A cast that only widens the axes.
+                // This cast only broadcasts to more axes.
                 Node { kind: NodeKind::Cast, args: vec![yes], ..node }
             }
             _ => node,

@@ -1,4 +1,4 @@
-//! Dead code: nodes that no result needs go.
+//! Dead code elimination: removes nodes that no result needs.
 
 use super::rebuild;
 use crate::ir::graph::{Graph, NodeId};
@@ -15,6 +15,6 @@ pub fn dce(graph: Graph) -> Graph {
         }
     }
     let mut live = live.into_iter();
-    // A dead node's place is never asked for: whatever uses it is dead too.
+    // No live node refers to the place of a dead node.
     rebuild(graph, |graph, node| if live.next() == Some(true) { graph.push(node) } else { NodeId(u32::MAX) })
 }

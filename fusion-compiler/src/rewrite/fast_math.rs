@@ -1,6 +1,6 @@
-//! Takes a device's approximations for what it computes exactly only in many steps, as `#[fuse(fast_math)]` asks.
+//! Replaces operations by the device's approximations, as `#[fuse(fast_math)]` asks.
 //!
-//! Of kernels, not of graphs: what fuses, and in how many runs along a row, is the same.
+//! The pass rewrites kernels, not graphs, so that fusion and the number of passes over a row stay the same.
 
 use crate::ir::dtype::DType;
 use crate::ir::kernel::{Expr, Kernel, Stmt};

@@ -1,20 +1,21 @@
-//! Forms fused multiply-adds, so that every schedule and target rounds at the same places.
+//! Formation of fused multiply-adds, so that all schedules and targets round at the same places.
 //!
-//! A product that is used once, by a sum, a difference or a sum along dims, becomes part of it: one rounding instead of two.
-//! Of a sum of two such products the left one is taken, of their difference none: it would be what one product was rounded by where
-//! both are equal, and not 0, such as on the diagonal of `y - rename(y, N -> M)`.
+//! A product whose only use is a sum, a difference or a reduction is fused with its use: one rounding instead
+//! of two. A sum of two such products takes the left one. A difference of two products stays as it is: with
+//! one of them fused, equal products would not cancel to 0, as they must on the diagonal of
+//! `y - rename(y, N -> M)`.
 
 use super::{rebuild, uses};
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Graph, Node, NodeId, NodeKind, Reduce};
 use crate::ir::ops::Op;
 
-/// Replaces `x * y ± z` and `z − x * y` by fused multiply-adds, unless both sides of a difference are products, and `sum(x * y)`
-/// by one that adds by them.
+/// Replaces `x * y ± z` and `z − x * y` by fused multiply-adds, and `sum(x * y)` by `Reduce::Dot`. A
+/// difference of two products stays.
 pub fn fma(graph: Graph) -> Graph {
     let uses = uses(&graph);
     let once: Vec<bool> = uses.iter().map(|&uses| uses == 1).collect();
-    // The number a node had before, by the number it has now: uses are counted on the old graph.
+    // Old number of each new node. Uses are counted on the old graph.
     let mut old: Vec<usize> = Vec::new();
     let mut next = 0;
     rebuild(graph, |graph, node| {

@@ -1,7 +1,9 @@
-//! Hides results from the operations that use them, for languages whose compilers may reorder float arithmetic.
+//! Hides results from the operations that use them, for languages whose compilers may reorder float
+//! arithmetic.
 //!
-//! WGSL's may take `(x + c) - c` for `x`, `x - x` for 0 and `x * 0.0` for 0; then what a kernel gives would depend on
-//! what was fused. Invariant: each operation is rounded by itself, and meets NaN and infinities as IEEE says.
+//! WGSL compilers may replace `(x + c) - c` by `x`, and `x - x` and `x * 0.0` by 0; results would then depend
+//! on fusion. Invariant: each operation is rounded by itself, and treats NaN and infinities as IEEE 754
+//! specifies.
 
 use rustc_hash::FxHashSet;
 use smallvec::smallvec;
@@ -10,7 +12,7 @@ use crate::ir::dtype::Const;
 use crate::ir::kernel::{Builder, Expr, Kernel, Stmt, Type, Uniform, Value, Values};
 use crate::ir::ops::{Op, Typing};
 
-/// Makes every float that is computed, and used by another operation, opaque.
+/// Makes every computed float opaque that another operation uses.
 pub fn hide_arithmetic(mut kernel: Kernel) -> Kernel {
     let body = std::mem::take(&mut kernel.body);
     let (mut operands, mut zeros) = (FxHashSet::default(), FxHashSet::default());
@@ -20,7 +22,7 @@ pub fn hide_arithmetic(mut kernel: Kernel) -> Kernel {
     kernel
 }
 
-/// Finds which values are operands, and which are zero by themselves or in every lane.
+/// Collects the values that are operands, and the values that are zero, splats included.
 fn look(body: &[Stmt], operands: &mut FxHashSet<Value>, zeros: &mut FxHashSet<Value>) {
     for stmt in body {
         if let Stmt::Let(value, expr) = stmt {
@@ -78,7 +80,7 @@ impl Hider<'_> {
         out.push(Stmt::Let(value, Expr::Apply(Op::Opaque, smallvec![bare])));
     }
 
-    /// Zeros that a compiler knows, and operands that it knows to be the same, hide what the other one is.
+    /// Makes known zeros and repeated operands opaque, so that compilers cannot simplify the operation.
     fn hide_operands(&mut self, args: &mut [Value], out: &mut Vec<Stmt>) {
         for i in 0..args.len() {
             if self.zeros.contains(&args[i]) || args[..i].contains(&args[i]) {

@@ -1,7 +1,8 @@
-//! Common subexpressions of a kernel: expressions that are pure and the same become one value.
+//! Common subexpression elimination in kernels: equal pure expressions become one value.
 //!
-//! A value made in the body of a loop or condition is known only there. Loads are not pure: a store may lie
-//! between two of them. A lane of a splat is what is splat: not every compiler of WGSL takes a lane of a constant vector.
+//! A value from the body of a loop or condition is visible only there. Loads are not pure, because a store
+//! may come between two of them. A lane of a splat becomes the splatted value: not every WGSL compiler
+//! accepts a lane of a constant vector.
 
 use std::collections::hash_map::Entry;
 
@@ -9,7 +10,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::ir::kernel::{Expr, Kernel, Stmt, Type, Value};
 
-/// Merges values that are made by the same pure expression.
+/// Merges values with the same pure expression.
 pub fn kernel_cse(mut kernel: Kernel) -> Kernel {
     let count = kernel.types.len();
     let known = FxHashMap::with_capacity_and_hasher(count, FxBuildHasher);
@@ -22,13 +23,13 @@ pub fn kernel_cse(mut kernel: Kernel) -> Kernel {
 
 struct Scope<'k> {
     types: &'k [Type],
-    /// The value that an expression made first, and the number of the block that it was made in.
+    /// First value of each expression, with the number of its block.
     known: FxHashMap<(Type, Expr), (Value, usize)>,
-    /// What stands for each value.
+    /// Replacement of each value.
     renamed: Vec<Value>,
-    /// The value that all lanes of a splat have.
+    /// Value in all lanes of each splat.
     splat: FxHashMap<Value, Value>,
-    /// Of each block, in the order that they begin, whether it has not ended.
+    /// True for each block that has not ended, in the order of their starts.
     is_open: Vec<bool>,
 }
 

@@ -1,4 +1,5 @@
-//! Dead code of a kernel: values that no store needs go, and so do loops and conditions that store nothing.
+//! Dead code elimination in kernels: removes values that no store needs, and loops and conditions without
+//! stores.
 
 use crate::ir::kernel::{Kernel, Stmt};
 
@@ -10,7 +11,7 @@ pub fn kernel_dce(mut kernel: Kernel) -> Kernel {
     kernel
 }
 
-/// Goes backwards, so that every use is seen before its definition.
+/// Visits statements backwards, so that every use comes before its definition.
 fn block(live: &mut [bool], body: Vec<Stmt>) -> Vec<Stmt> {
     let mut out = Vec::with_capacity(body.len());
     for mut stmt in body.into_iter().rev() {
@@ -27,7 +28,7 @@ fn block(live: &mut [bool], body: Vec<Stmt>) -> Vec<Stmt> {
     out
 }
 
-/// Whether it, or something within it, does more than make values.
+/// Returns true if a statement, or one of its bodies, has a side effect.
 fn writes(stmt: &Stmt) -> bool {
     match stmt {
         Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::ClusterExchange(_) | Stmt::Barrier(_) => true,

@@ -1,12 +1,13 @@
-//! Takes the largest of numbers alone where what is no number shows anyway: a softmax, say, divides by a sum that is NaN then.
+//! Replaces NaN-propagating maxima by maxima of numbers where NaN reaches the result anyway. A softmax, for
+//! example, divides by a sum that is then NaN.
 //!
-//! Of largest values that are NaN if an element is, a target computes three operations where one would do. Invariant: what the
-//! graph stores stays the same, to the bit but for which NaN it is.
+//! A NaN-propagating maximum takes three operations on a target where a maximum of numbers takes one.
+//! Invariant: the stored values stay the same to the bit, except for the bits of a NaN.
 
 use crate::ir::graph::{AxisSet, Graph, Node, NodeId, NodeKind, Reduce};
 use crate::ir::ops::Op;
 
-/// Replaces each such reduction.
+/// Replaces each maximum whose NaN reaches all results anyway.
 pub fn max_num(mut graph: Graph) -> Graph {
     for i in 0..graph.nodes.len() {
         let id = NodeId(i as u32);
@@ -20,18 +21,19 @@ pub fn max_num(mut graph: Graph) -> Graph {
     graph
 }
 
-/// What is known of a value where an element of the row is NaN.
+/// Facts about a value in a row with a NaN element.
 #[derive(Clone, Copy, Default)]
 struct Known {
-    /// It is made of the largest, and may be another where that passes over NaN.
+    /// True if the value depends on the maximum, and may change if the maximum ignores NaN.
     differs: bool,
-    /// It is NaN in the place of that element; it has all dims of the row.
+    /// True if the value is NaN at the position of the NaN element. The value then has all dims of the row.
     has_element: bool,
-    /// It is NaN all along the row, whether the largest is or not.
+    /// True if the value is NaN along the whole row, whatever the maximum.
     is_nan: bool,
 }
 
-/// Whether all that is stored is the same if the largest passes over NaN. A sum along the row of what NaN makes NaN is NaN.
+/// Returns true if all stored values are the same if the maximum ignores NaN. A reduction along the row over
+/// a value that is NaN at the element is NaN.
 fn shows_anyway(graph: &Graph, largest: NodeId, axes: AxisSet) -> bool {
     let x = graph.node(largest).args[0];
     let mut all: Vec<Known> = Vec::with_capacity(graph.nodes.len());
@@ -50,7 +52,8 @@ fn shows_anyway(graph: &Graph, largest: NodeId, axes: AxisSet) -> bool {
         } else {
             Known { differs, ..Known::default() }
         };
-        // What is of other rows as well, or of another, is followed no further.
+        // Reductions and gathers may combine several rows, or read another row. The analysis ends at such a
+        // node.
         if known.differs && id != largest && matches!(node.kind, NodeKind::Reduce(..) | NodeKind::Gather(_)) {
             return false;
         }
@@ -59,7 +62,7 @@ fn shows_anyway(graph: &Graph, largest: NodeId, axes: AxisSet) -> bool {
     graph.outputs.iter().all(|output| !all[output.node.0 as usize].differs)
 }
 
-/// Whether it is NaN wherever an operand is.
+/// Returns true if an operation is NaN wherever an operand is.
 fn passes_nan(node: &Node) -> bool {
     let NodeKind::Apply(op) = node.kind else { return node.kind == NodeKind::Cast && node.dtype.is_float() };
     let all = [

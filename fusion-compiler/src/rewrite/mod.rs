@@ -1,6 +1,6 @@
-//! Rewrites of the graph before fusion, and of kernels after it: one pass a file.
+//! Rewrites of graphs before fusion, and of kernels after it, with one pass in each file.
 //!
-//! Invariant: a pass takes an IR and gives one that computes the same; none knows of another.
+//! Invariant: a pass preserves the results of the IR, and does not depend on another pass.
 
 use crate::ir::graph::{Graph, Node, NodeId};
 
@@ -34,7 +34,7 @@ pub use simplify::simplify;
 pub use skip_unchanged::skip_unchanged;
 pub use widen::widen;
 
-/// Rebuilds a graph node by node; `place` appends what a node becomes and says where its value is.
+/// Rebuilds a graph node by node. `place` appends the replacement of a node and returns its id.
 fn rebuild(graph: Graph, mut place: impl FnMut(&mut Graph, Node) -> NodeId) -> Graph {
     let Graph { nodes, outputs, .. } = graph;
     let mut new = Graph { nodes: Vec::with_capacity(nodes.len()), outputs: Vec::new(), ..graph };
@@ -53,7 +53,7 @@ fn rebuild(graph: Graph, mut place: impl FnMut(&mut Graph, Node) -> NodeId) -> G
     new
 }
 
-/// How often each node's value is used, results included.
+/// Counts the uses of each node, results included.
 fn uses(graph: &Graph) -> Vec<u32> {
     let mut uses = vec![0; graph.nodes.len()];
     let args = graph.nodes.iter().flat_map(|node| &node.args);

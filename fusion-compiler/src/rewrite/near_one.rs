@@ -1,13 +1,13 @@
-//! Divides by what is known to be near 1 in fewer steps, where a target has some: sigmoids, and what is made of them, divide by one more
-//! than an exponential of what is not positive.
+//! Replaces divisions by divisors from 1 to 2 by cheaper ones, on targets that have them.
 //!
-//! Invariant: a result is within a unit in the last place of what it was.
+//! Sigmoids, and functions computed from them, divide by one plus an exponential of a value that is not
+//! positive. Invariant: a result is within one unit in the last place of the original.
 
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Graph, NodeId, NodeKind};
 use crate::ir::ops::Op;
 
-/// Replaces each such division.
+/// Replaces each division by a divisor from 1 to 2.
 pub fn near_one(mut graph: Graph) -> Graph {
     for i in 0..graph.nodes.len() {
         let node = graph.node(NodeId(i as u32));

@@ -1,10 +1,10 @@
-//! Drops uniforms that the kernel does not use.
+//! Removes uniforms that the kernel does not use.
 //!
-//! Invariant: those left keep their order.
+//! Invariant: the other uniforms keep their order.
 
 use crate::ir::kernel::{Expr, Kernel, Stmt, UniformId};
 
-/// The kernel without the uniforms that nothing reads.
+/// Returns the kernel without unused uniforms.
 pub fn prune_uniforms(mut kernel: Kernel) -> Kernel {
     let mut used = vec![false; kernel.uniforms.len()];
     for_each_uniform(&mut kernel.body, &mut |id| used[usize::from(id.0)] = true);

@@ -1,6 +1,6 @@
-//! Constant folding and identities that hold for every value, NaN, infinities and signed zeros included.
+//! Constant folding, and identities that are true for every value, NaN, infinities and signed zeros included.
 //!
-//! Folding is not only for speed: WGSL rejects constant expressions such as `1.0 / 0.0`.
+//! Folding is necessary, not only fast: WGSL rejects constant expressions such as `1.0 / 0.0`.
 
 use super::rebuild;
 use crate::ir::dtype::{Const, DType, round, wrap};
@@ -8,7 +8,7 @@ use crate::ir::graph::{Graph, Node, NodeId, NodeKind};
 use crate::ir::ops::{Dialect, Op};
 use crate::ir::scalar::{Scalar, eval_op};
 
-/// Folds constants and drops operations that change nothing.
+/// Folds constants and removes operations without an effect.
 pub fn simplify(graph: Graph) -> Graph {
     rebuild(graph, |graph, node| match step(graph, &node) {
         Step::Keep => graph.push(node),
@@ -48,13 +48,13 @@ fn cast(graph: &Graph, node: &Node) -> Step {
             };
             Step::Replace(NodeKind::Literal(value), vec![])
         }
-        // A cast may also widen the axes; then it stays.
+        // A cast that also broadcasts to more axes stays.
         _ if arg.dtype == node.dtype && arg.axes == node.axes => Step::Become(node.args[0]),
         _ => Step::Keep,
     }
 }
 
-/// A value of the type that one is computed in, as that type stores it.
+/// Wraps an integer of the computed dtype to the stored dtype.
 fn narrowed(dtype: DType, value: Const) -> Const {
     match value {
         Const::Int(x) => Const::Int(wrap(dtype, x)),
@@ -65,7 +65,7 @@ fn narrowed(dtype: DType, value: Const) -> Const {
 fn apply(graph: &Graph, node: &Node, op: Op) -> Step {
     let scalar = |&arg: &NodeId| Some(Scalar::new(graph.node(arg).dtype, literal(graph, arg)?));
     if let Some(scalars) = node.args.iter().map(scalar).collect::<Option<Vec<Scalar>>>() {
-        // As the CPU would compute it, so that folding changes no result.
+        // The CPU's own arithmetic folds constants, so that folding changes no result.
         let value = eval_op(op, &scalars, Dialect::Cpu).to_const();
         return Step::Replace(NodeKind::Literal(value), vec![]);
     }
@@ -98,7 +98,7 @@ fn identity(graph: &Graph, node: &Node, op: Op) -> Step {
     }
 }
 
-/// Twice the same involution is nothing.
+/// Removes two applications of an involution.
 fn inverse(graph: &Graph, node: &Node, op: Op) -> Step {
     let inner = graph.node(node.args[0]);
     if inner.kind == NodeKind::Apply(op) { Step::Become(inner.args[0]) } else { Step::Keep }

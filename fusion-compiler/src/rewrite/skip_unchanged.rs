@@ -1,7 +1,9 @@
-//! Goes through nothing where all of it stays as it is: of `p = if ok { p - lr * g } else { p }`, whose condition is one for all
-//! elements, no choice is made for each, and nothing is read or written where it does not hold.
+//! Skips loops that would write back the values that they read. Example:
+//! `p = if ok { p - lr * g } else { p }` with one condition for all elements. The select disappears, and
+//! nothing is read or written if the condition is false.
 //!
-//! Invariant: memory is the same afterwards, but for which NaN it is that was read and written back in another type.
+//! Invariant: memory is the same afterwards, except for the bits of a NaN that was converted to another type
+//! and back.
 
 use rustc_hash::FxHashMap;
 
@@ -10,8 +12,8 @@ use crate::ir::graph::Access;
 use crate::ir::kernel::{Address, Builder, Expr, Kernel, Lanes, LoopKind, Stmt, Type, Value};
 use crate::ir::ops::Op;
 
-/// Puts the loops of such a kernel under the condition. What teams do together is left alone: there a device has to see that all threads
-/// agree.
+/// Moves the loops of a kernel under the condition without which they change nothing. Kernels whose threads
+/// wait for each other stay as they are: a device must see that all threads agree on the condition.
 pub fn skip_unchanged(mut kernel: Kernel) -> Kernel {
     let is_dealt = |stmt: &Stmt| matches!(stmt, Stmt::Loop { kind: LoopKind::Grid, .. });
     let begin = kernel.body.iter().position(is_dealt);
@@ -39,19 +41,19 @@ pub fn skip_unchanged(mut kernel: Kernel) -> Kernel {
     kernel
 }
 
-/// A truth value, and which one changes something.
+/// Condition under which memory changes: a `bool` value, and the truth of that value.
 #[derive(Clone, Copy)]
 struct Condition {
     value: Value,
     changes: bool,
 }
 
-/// What the loops of a kernel are made of.
+/// Definitions and stores in the loops of a kernel.
 #[derive(Default)]
 struct Made {
     exprs: FxHashMap<Value, Expr>,
     stores: Vec<(Address, Value)>,
-    /// Whether threads wait for each other.
+    /// True if threads wait for each other.
     is_together: bool,
 }
 
@@ -68,13 +70,14 @@ impl Made {
         }
     }
 
-    /// Whether this is a condition without which nothing changes.
+    /// Returns true if no store changes memory unless the condition is true.
     fn is_skipped(&self, kernel: &Kernel, cond: Condition) -> bool {
         let stays = |&(at, value): &(Address, Value)| self.place(kernel, cond, at, value).is_some();
         !self.stores.is_empty() && self.stores.iter().all(stays)
     }
 
-    /// Where a value was read, if that is what lies there unless the condition holds.
+    /// Returns the index that a stored value was loaded from, if the store writes back the loaded value
+    /// unless the condition is true.
     fn place(&self, kernel: &Kernel, cond: Condition, at: Address, value: Value) -> Option<Value> {
         let expr = self.exprs.get(&self.otherwise(cond, value))?;
         if let Expr::Load(read) = expr {
@@ -82,7 +85,7 @@ impl Made {
                 Address { index: at.index, ..*read } == at && self.are_same(kernel, read.index, at.index);
             return is_there.then_some(read.index);
         }
-        // Read as a wider type, and back.
+        // The value was converted to a wider type and back.
         let Expr::Cast(wide) = expr else { return None };
         let Expr::Cast(narrow) = self.exprs.get(&self.otherwise(cond, *wide))? else { return None };
         let [from, through, to] = [*narrow, *wide, value].map(|value| kernel.ty(value).dtype);
@@ -90,24 +93,24 @@ impl Made {
         if is_exact && from == to { self.place(kernel, cond, at, *narrow) } else { None }
     }
 
-    /// What a value is unless the condition holds.
+    /// Returns a value as it is where the condition is false.
     fn otherwise(&self, cond: Condition, value: Value) -> Value {
         self.choice(cond, value).map_or(value, |[_, otherwise]| self.otherwise(cond, otherwise))
     }
 
-    /// What it is where it holds.
+    /// Returns a value as it is where the condition is true.
     fn chosen(&self, cond: Condition, value: Value) -> Value {
         self.choice(cond, value).map_or(value, |[chosen, _]| self.chosen(cond, chosen))
     }
 
-    /// What a value is where the condition holds, and else.
+    /// Returns the two operands of a select by the condition: the one where it is true, then the other.
     fn choice(&self, cond: Condition, value: Value) -> Option<[Value; 2]> {
         let Expr::Apply(Op::Select, args) = self.exprs.get(&value)? else { return None };
         let is_it = args[0] == cond.value || self.exprs.get(&args[0]) == Some(&Expr::Splat(cond.value));
         is_it.then_some(if cond.changes { [args[1], args[2]] } else { [args[2], args[1]] })
     }
 
-    /// Whether both are made in the same way.
+    /// Returns true if both values have the same pure expression.
     fn are_same(&self, kernel: &Kernel, left: Value, right: Value) -> bool {
         let made = [left, right].map(|value| self.exprs.get(&value).cloned());
         let [Some(mut first), Some(mut second)] = made else { return left == right };
@@ -120,10 +123,10 @@ impl Made {
         left == right || is_alike && first.is_pure() && first == second && are_same()
     }
 
-    /// Takes what there is where the condition holds, instead of choosing.
+    /// Replaces selects by the operand that they take where the condition is true.
     fn choose(&self, kernel: &Kernel, stmt: &mut Stmt, cond: Condition) {
         if let Stmt::Store(at, value) = stmt {
-            // Known as soon as what was there.
+            // The index of the load is available as early as the loaded value.
             at.index = self.place(kernel, cond, *at, *value).unwrap_or(at.index);
         }
         stmt.for_each_operand_mut(|operand| *operand = self.chosen(cond, *operand));
@@ -140,8 +143,9 @@ impl Made {
     }
 }
 
-/// Stores what is made as soon as it is, so that what takes long comes after: of vector loops, since GPUs read no vector of what is written
-/// before what was stored. A step of AdamW within the caches of a Cascade Lake took 4 % longer with all stores at its end.
+/// Moves each store of a vector loop up to the definition of its value, so that slow computations come after
+/// the store. An AdamW step within the caches of a Cascade Lake is slower with all stores at its end. Loops
+/// on GPUs stay: a GPU does not move a vector load from a written buffer above an earlier store.
 fn store_early(body: &mut [Stmt]) {
     for i in 0..body.len() {
         let Stmt::Store(at, value) = body[i] else { continue };

@@ -1,4 +1,4 @@
-//! Passes over kernels with values that leave the bodies that they are made in.
+//! Tests of passes over kernels with values that leave the bodies of their definition.
 
 use super::{kernel_cse, kernel_dce};
 use crate::ir::dtype::DType;
@@ -16,10 +16,11 @@ const F32S: Type = Type { dtype: DType::F32, lanes: Lanes::Loop };
 const A: BufferId = BufferId(0);
 const OUT: BufferId = BufferId(1);
 
-/// What all samples begin with: `%0` uniform `n`, `%1` and `%2` the positions 0 and 1, `%3` the number 0.
+/// First values of all samples: `%0` is the uniform `n`, `%1` and `%2` are the positions 0 and 1, and `%3` is
+/// the number 0.
 const START: [Value; 4] = [Value(0), Value(1), Value(2), Value(3)];
 
-/// A kernel that `make` writes.
+/// Builds a kernel whose body `make` writes.
 fn kernel(make: impl FnOnce(&mut Writer)) -> Kernel {
     let mut writer = Writer { types: vec![], uniforms: vec![], top: vec![] };
     let (mut top, uniform) =
@@ -56,7 +57,8 @@ impl Writer {
         self.top.push(Stmt::Store(Address::new(OUT, START[1]), value));
     }
 
-    /// A loop over `0..n` that carries as many values as `make` gives, each from 0 on; what it makes of them.
+    /// Writes a loop over `0..n` with carried values, each from 0 on. `make` returns their next values; the
+    /// results are the final ones.
     fn carrying(
         &mut self,
         make: impl FnOnce(&mut Builder<'_>, Value, &[Value]) -> Vec<Value>,
@@ -76,7 +78,8 @@ impl Writer {
     }
 }
 
-/// The text without what all samples begin with, as the verifier accepts it.
+/// Compares the printed kernel with a text, without the first values of all samples. The verifier accepts the
+/// kernel.
 fn check(kernel: Kernel, expect: &str) {
     assert_eq!(verify_kernel::kernel(&kernel), Ok(()));
     let text = kernel.to_string();
@@ -95,7 +98,7 @@ fn values_that_leave_a_loop_are_renamed() {
                 let x = b.bind(F32, Expr::Load(Address::new(A, i)));
                 let once = b.apply(Op::Add, &[given[0], x]);
                 let again = b.apply(Op::Add, &[given[0], x]);
-                // The same as a value from outside.
+                // This number is the same as a value from outside.
                 let zero = b.f32(0.0);
                 assert_ne!(once, again);
                 vec![again, zero]
@@ -132,7 +135,7 @@ fn what_a_body_made_is_made_again_after_it() {
         let mut inner = Value(0);
         let out = w.carrying(
             |b, i, given| {
-                // Known before: the sum of constants below is not.
+                // The same product follows in the body, and once more after the loop.
                 inner = b.apply(Op::Mul, &[one, one]);
                 let at = b.apply(Op::Mul, &[one, one]);
                 let at = b.apply(Op::Add, &[at, i]);
@@ -154,7 +157,7 @@ fn what_a_body_made_is_made_again_after_it() {
     assert_eq!(text.matches("Mul %2, %2").count(), 2, "{text}");
 }
 
-/// A sum of products by a fold, with something that no one needs in each part.
+/// A fold that sums squares, with unused values in the vector loop and in the function of the fold.
 fn folded(stored: bool) -> Kernel {
     kernel(|w| {
         let [n, zero, _, identity] = START;
@@ -232,7 +235,7 @@ fn a_loop_goes_where_nothing_of_it_is_needed() {
     );
 }
 
-/// All threads come to a fold of theirs, but if no one needs what it makes none has to.
+/// All threads reach an all-reduce. If nothing uses its result, the all-reduce is removed for all of them.
 #[test]
 fn a_fold_of_threads_goes_where_it_is_not_needed() {
     let sample = |needed: bool| {

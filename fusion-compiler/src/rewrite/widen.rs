@@ -1,13 +1,13 @@
-//! Narrow types are for storage: what is computed with them becomes computed in wider ones.
+//! Widening of narrow dtypes: narrow values are storage, and operations on them are computed in wider dtypes.
 //!
-//! Invariant: afterwards narrow values are only read, written, picked from and converted. A float is rounded where it is
-//! stored or cast, and nowhere else, unless the function is strict; an integer wraps after each operation.
+//! Invariant: afterwards narrow values are only loaded, stored, indexed and converted. A float is rounded
+//! only where it is stored or cast, unless the function is strict. An integer wraps after each operation.
 
 use crate::ir::dtype::{Class, Const, DType};
 use crate::ir::graph::{AxisSet, Graph, Math, Node, NodeId, NodeKind, SpanId};
 use crate::ir::ops::Op;
 
-/// Computes in 32 bits, or 64, what has fewer.
+/// Rewrites operations on narrow dtypes to 32 or 64 bits.
 pub fn widen(graph: Graph) -> Graph {
     let nodes = &graph.nodes;
     if !nodes.iter().any(|node| node.dtype.is_narrow()) {
@@ -25,19 +25,19 @@ pub fn widen(graph: Graph) -> Graph {
     widening.new
 }
 
-/// What became of a value.
+/// Forms of a value in the new graph.
 #[derive(Clone, Copy)]
 struct Made {
-    /// As it is stored, if it is rounded or wrapped to that.
+    /// Narrow form, if the value was rounded or wrapped to its dtype.
     stored: Option<NodeId>,
-    /// As it is computed with; made of what is stored when it is first asked for.
+    /// Wide form. The first use converts the narrow form to the wide form.
     value: Option<NodeId>,
 }
 
 struct Widening<'g> {
     old: &'g Graph,
     new: Graph,
-    /// By number of the old node.
+    /// Forms by number of the old node.
     made: Vec<Made>,
 }
 
@@ -76,7 +76,8 @@ impl Widening<'_> {
         }
     }
 
-    /// An operation on values; `closed` if it gives only integers that its operands' type holds.
+    /// Adds an operation on wide values. `closed` operations only give integers that the dtype of their
+    /// operands can represent.
     fn computed(&mut self, node: &Node, args: Vec<NodeId>, closed: bool) -> Made {
         let dtype = node.dtype.computed();
         let made = self.new.push(Node { args, dtype, ..node.clone() });
@@ -89,14 +90,14 @@ impl Widening<'_> {
         if narrows { stored(self.cast(made, node.dtype, node.axes, node.span)) } else { value(made) }
     }
 
-    /// How far to shift, modulo the bits of what is shifted.
+    /// Masks the distance of a shift: modulo the number of bits of the shifted value.
     fn masked(&mut self, amount: NodeId, node: &Node) -> NodeId {
         let bits = node.dtype.bits();
         let mask = self.new.literal(Const::Int((bits - 1).into()), node.dtype.computed(), node.span);
         self.new.apply(Op::And, &[amount, mask], node.span)
     }
 
-    /// What is picked is as its operand is.
+    /// Indexes a value in the form that its operand has.
     fn static_index(&mut self, node: &Node) -> Made {
         let rest = self.values(&node.args[1..]);
         let of = self.made[node.args[0].0 as usize].stored.filter(|_| node.dtype.is_narrow());
@@ -130,7 +131,7 @@ impl Widening<'_> {
         }
         let mut of = self.value(arg);
         let float = self.new.node(of).dtype.is_float();
-        // What has more digits than an `f32` is rounded once, when it is made narrow.
+        // A value with more digits than an `f32` is rounded once, in the conversion to the narrow dtype.
         if self.new.node(of).dtype != dtype.computed() && (dtype.is_int() || from.dtype == DType::Bool) {
             of = self.cast(of, dtype.computed(), axes, span);
         }
@@ -140,7 +141,7 @@ impl Widening<'_> {
         stored(self.cast(of, dtype, axes, span))
     }
 
-    /// The nearest number that a narrow type holds.
+    /// Clamps a value to the range of a narrow dtype.
     fn saturated(&mut self, mut value: NodeId, dtype: DType, span: SpanId) -> NodeId {
         let (low, high) = dtype.range();
         for (op, bound) in [(Op::Max, low), (Op::Min, high)] {
@@ -158,7 +159,7 @@ impl Widening<'_> {
         args.iter().map(|&arg| self.value(arg)).collect()
     }
 
-    /// A value as it is computed with.
+    /// Returns the wide form of a value.
     fn value(&mut self, id: NodeId) -> NodeId {
         let Made { stored, value } = self.made[id.0 as usize];
         let node = self.old.node(id);
@@ -170,7 +171,7 @@ impl Widening<'_> {
         made
     }
 
-    /// A value as it is stored.
+    /// Returns the stored form of a value.
     fn stored(&mut self, id: NodeId) -> NodeId {
         let node = self.old.node(id);
         let Made { stored, value } = self.made[id.0 as usize];
