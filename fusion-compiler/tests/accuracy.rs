@@ -1,14 +1,14 @@
-//! Every float operation as each target computes it, against its `f64` reference and values worked out by hand.
+//! Float operations as each target computes them, against their `f64` references and values computed by hand.
 //!
-//! Unary operations are swept over all `f32` at a prime stride; `FUSION_EXHAUSTIVE=1` visits
-//! every one (an hour and more, in release), `=N` every N-th.
+//! Unary operations are swept over all `f32` at a prime stride. `FUSION_EXHAUSTIVE=1` visits every `f32`, and
+//! `FUSION_EXHAUSTIVE=N` every N-th. Run exhaustive sweeps in release mode, because they take long.
 
 use fusion_compiler::ir::dtype::{Const, DType};
 use fusion_compiler::ir::ops::{Dialect, Op, Typing};
 use fusion_compiler::ir::scalar::{Program, Scalar, eval_op};
 use fusion_compiler::ulp::{NEAR_QUARTER_TURNS, distance};
 
-/// A dialect's error bound for an operation, in units in the last place.
+/// Returns a dialect's error bound for an operation, in units in the last place.
 fn bound(op: Op, dialect: Dialect) -> u32 {
     let ulp = op.info().ulp;
     match dialect {
@@ -19,7 +19,7 @@ fn bound(op: Op, dialect: Dialect) -> u32 {
 
 fn float_ops(arity: usize) -> impl Iterator<Item = Op> {
     let on_floats = |op: Op| {
-        // Bits have no distance.
+        // Bit patterns have no distance.
         let typing = op.info().typing;
         typing.accepts(DType::F32) && !matches!(typing, Typing::Encode | Typing::ToBits)
     };
@@ -33,7 +33,7 @@ fn stride() -> usize {
     }
 }
 
-/// The worst distance of a dialect from the reference and the arguments where it occurs.
+/// Returns the largest distance of a dialect from the reference, and the arguments that cause it.
 fn worst<'a>(op: Op, dialect: Dialect, points: impl Iterator<Item = Vec<f32>> + 'a) -> (u64, Vec<f32>) {
     let program = Program::new(op, &vec![DType::F32; op.info().arity], dialect);
     let mut worst = (0, vec![]);
@@ -50,7 +50,7 @@ fn worst<'a>(op: Op, dialect: Dialect, points: impl Iterator<Item = Vec<f32>> + 
     worst
 }
 
-/// Checks every dialect of an operation and gives a line for each that is out of bounds.
+/// Checks every dialect of an operation. Returns a line for each dialect that is out of bounds.
 fn failures<'a>(op: Op, points: impl Iterator<Item = Vec<f32>> + Clone + 'a) -> Vec<String> {
     let mut failures = vec![];
     for dialect in Dialect::ALL {
@@ -75,7 +75,7 @@ fn unary_operations_are_within_their_bounds_on_all_f32() {
     assert!(failures.is_empty(), "{failures:#?}");
 }
 
-/// The numbers next to whole quarter turns are where taking these off loses most.
+/// Argument reduction loses most accuracy at the numbers next to multiples of a quarter turn.
 #[test]
 fn circular_functions_are_within_their_bounds_next_to_quarter_turns() {
     let small = (1..=65_535u32).map(|n| (f64::from(n) * std::f64::consts::FRAC_PI_2) as f32);
@@ -86,7 +86,7 @@ fn circular_functions_are_within_their_bounds_next_to_quarter_turns() {
     assert!(failures.is_empty(), "{failures:#?}");
 }
 
-/// The table is what it says: the sine or the cosine of each is small.
+/// The sine or the cosine of each angle in the table is small.
 #[test]
 fn the_angles_next_to_quarter_turns_are_so() {
     for (exponent, bits) in NEAR_QUARTER_TURNS.into_iter().enumerate() {
@@ -126,7 +126,7 @@ const EDGES: [f32; 24] = [
     f32::NAN,
 ];
 
-/// A sequence of bits without a pattern (Marsaglia 2003, xorshift).
+/// Returns pseudo-random bits (Marsaglia 2003, xorshift).
 fn random_bits() -> impl Iterator<Item = u32> + Clone {
     std::iter::successors(Some(0x9e37_79b9_u32), |&x| {
         let x = x ^ x << 13;
@@ -135,13 +135,13 @@ fn random_bits() -> impl Iterator<Item = u32> + Clone {
     })
 }
 
-/// A number of either sign with an exponent from −20 to 19.
+/// Returns a number of either sign with an exponent from −20 to 19.
 fn moderate(bits: u32) -> f32 {
     let exponent = 107 + (bits >> 9) % 40;
     f32::from_bits(bits & 0x807f_ffff & !(0xff << 23) | exponent << 23)
 }
 
-/// All pairs of edges; pairs of any bits; pairs of moderate numbers; and pairs whose power is about 1 to 2¹²⁸.
+/// Returns pairs of edges, of any bits, of moderate numbers, and pairs with a power of about 2⁻¹²⁸ to 2¹²⁸.
 fn pairs() -> impl Iterator<Item = Vec<f32>> + Clone {
     let edges = EDGES.into_iter().flat_map(|x| EDGES.map(|y| vec![x, y]));
     let count = 20_000_000 / stride();
@@ -157,9 +157,10 @@ fn pairs() -> impl Iterator<Item = Vec<f32>> + Clone {
 
 #[test]
 fn binary_operations_are_within_their_bounds() {
-    // Any number as one of the same digits from 1 to 2, which is what this divides by.
+    // `DivNearOne` divides by numbers from 1 to 2, so any divisor is replaced by one with the same fraction
+    // bits.
     let near_one = |y: f32| f32::from_bits(y.to_bits() & 0x007f_ffff | 0x3f80_0000);
-    // Of what is infinite the test below.
+    // Infinities are covered by the test below.
     let ordered = |point: &[f32]| {
         let [x, y] = [point[0], point[1]].map(|x| x.clamp(f32::MIN, f32::MAX));
         if x > y { vec![y, x] } else { vec![x, if y.is_nan() { f32::MAX } else { y }] }
@@ -174,7 +175,8 @@ fn binary_operations_are_within_their_bounds() {
     assert!(failures.is_empty(), "{failures:#?}");
 }
 
-/// What schedules make rows of: relative to what is infinite any number that is not negative, and NaN of NaN alone.
+/// Infinite maxima, which occur in rows, give any nonnegative exponential. The result is NaN only for a NaN
+/// operand.
 #[test]
 fn exponentials_of_what_the_largest_exceeds_take_infinities() {
     let (inf, nan) = (f32::INFINITY, f32::NAN);
@@ -201,13 +203,14 @@ fn exponentials_of_what_the_largest_exceeds_take_infinities() {
     }
 }
 
-/// Checks an operation on `f64` as PTX has it, and tells the first point of those where it has another sign than the standard
-/// library of Rust, or is farther from it than the docs say.
+/// Checks an operation on `f64` as PTX computes it. Returns the number of failures and the first failing
+/// point. A point fails if the result has another sign than that of Rust's standard library, or is farther
+/// from it than documented.
 fn failures_of_doubles(op: Op, points: impl Iterator<Item = Vec<f64>>) -> Option<String> {
     let program = Program::new(op, &vec![DType::F64; op.info().arity], Dialect::Ptx);
     let bound = match op.info().ulp.native {
         0 => 0,
-        // The table's own value of it is no nearer.
+        // The reference in the op table is no more accurate.
         1.. if matches!(op, Op::Erf | Op::Erfc) => 16,
         1.. => 4,
     };
@@ -225,7 +228,7 @@ fn failures_of_doubles(op: Op, points: impl Iterator<Item = Vec<f64>>) -> Option
     failures.first().map(|first| format!("{} of {op:?}, {first}", failures.len()))
 }
 
-/// Numbers of any bits and, between them, of either sign with an exponent from −20 to 19.
+/// Returns numbers of any bits, alternating with numbers of either sign with an exponent from −20 to 19.
 fn random_doubles() -> impl Iterator<Item = f64> + Clone {
     let halves = random_bits().zip(random_bits().skip(3)).step_by(2);
     halves.take(400_000_000 / stride()).flat_map(|(high, low)| {
@@ -240,11 +243,11 @@ fn functions_of_doubles_in_ptx_are_near_those_of_the_standard_library() {
     let edges = [f64::MAX, 5e-324, f64::MIN_POSITIVE, 2.0f64.powi(53)];
     let edges: Vec<f64> = EDGES.map(f64::from).into_iter().chain(edges).flat_map(|x| [x, -x]).collect();
     let turns = (1..1000).map(|n| f64::from(n) * std::f64::consts::FRAC_PI_4);
-    // Angles of which little is left, too.
+    // Angles with a tiny remainder after argument reduction.
     let turns = turns.chain((1..9).map(|n| f64::from(n) * 5_319_372_648_326_541_416_707_072.0));
     let singles: Vec<f64> = edges.iter().copied().chain(turns).chain(random_doubles()).collect();
     let any = random_doubles().zip(random_doubles().skip(2)).step_by(3).map(|(x, y)| vec![x, y]);
-    // Whose logarithm is from −1080 to 1025.
+    // Pairs with a power whose logarithm is from −1080 to 1025.
     let powers = random_doubles().zip(random_doubles().skip(1)).map(|(base, y)| {
         let log = (y.to_bits() >> 20 & 0xff_ffff) as f64 / 7970.0 - 1080.0;
         vec![base.abs(), log / base.abs().log2()]
@@ -261,8 +264,8 @@ fn functions_of_doubles_in_ptx_are_near_those_of_the_standard_library() {
     assert!(failures.is_empty(), "{failures:#?}");
 }
 
-/// To 40 digits by mpmath, and rounded: the first is the `f64` that is nearest to a quarter turn, where the GNU library is 8 units
-/// off.
+/// The expected values were computed to 40 digits by mpmath and rounded. The first angle is the `f64` nearest
+/// to a multiple of a quarter turn, where the GNU library is 8 units off.
 #[test]
 fn circular_functions_of_doubles_are_right_at_the_nearest_to_a_quarter_turn() {
     let x = 6_381_956_970_095_103.0 * 2.0f64.powi(797);
@@ -280,7 +283,8 @@ fn circular_functions_of_doubles_are_right_at_the_nearest_to_a_quarter_turn() {
     }
 }
 
-/// To 40 digits by mpmath, and rounded to `f64`: the tail has as many right digits as the rest.
+/// Values of erfc, computed to 40 digits by mpmath and rounded to `f64`. The tail has as many correct digits
+/// as the rest.
 #[rustfmt::skip]
 const ERFC: &[(f64, f64)] = &[
     (-6.0, 2.0), (-3.0, 1.999_977_909_503_001_5), (-1.0, 1.842_700_792_949_714_8), (-0.468_75, 1.492_613_473_217_938),
@@ -319,7 +323,7 @@ const NAN: f32 = f32::NAN;
 const PI: f32 = std::f32::consts::PI;
 const TINY: f32 = 1e-45;
 
-/// What C, IEEE and PyTorch give at the edges, to the bit (any NaN will do).
+/// Results of C, IEEE and PyTorch at the edges, compared to the bit. Any NaN matches NaN.
 #[rustfmt::skip]
 const SPECIAL: &[(Op, &[f32], f32)] = &[
     (Op::Exp, &[-INF], 0.0), (Op::Exp, &[INF], INF), (Op::Exp, &[NAN], NAN), (Op::Exp, &[-0.0], 1.0),
@@ -373,7 +377,7 @@ const SPECIAL: &[(Op, &[f32], f32)] = &[
     (Op::Rem, &[1.0, 0.0], NAN), (Op::Rem, &[INF, 3.0], NAN), (Op::Rem, &[-3.0, INF], -3.0), (Op::Rem, &[3.0, -INF], 3.0),
     (Op::Rem, &[NAN, 3.0], NAN), (Op::Rem, &[3.0, NAN], NAN), (Op::Rem, &[f32::MAX, TINY], 0.0), (Op::Rem, &[TINY, 1.0], TINY),
     (Op::Rem, &[f32::MAX, 3.0], 0.0), (Op::Rem, &[1e10, 7.0], 4.0), (Op::Rem, &[0.0, INF], 0.0),
-    // Zeros have the sign of the first: Python's have that of the second.
+    // A zero remainder has the sign of the first operand. Python's has the sign of the second.
     (Op::Remainder, &[-6.0, 3.0], -0.0), (Op::Remainder, &[6.0, -3.0], 0.0), (Op::Remainder, &[-0.0, 3.0], -0.0), (Op::Remainder, &[0.0, -3.0], 0.0),
     (Op::Remainder, &[5.5, -2.0], -0.5), (Op::Remainder, &[-5.5, 2.0], 0.5), (Op::Remainder, &[5.5, 2.0], 1.5), (Op::Remainder, &[-5.5, -2.0], -1.5),
     (Op::Remainder, &[1.0, 0.0], NAN), (Op::Remainder, &[INF, 3.0], NAN), (Op::Remainder, &[-INF, 3.0], NAN), (Op::Remainder, &[NAN, 3.0], NAN),

@@ -1,4 +1,4 @@
-//! Every derivative rule against central differences of the reference, and at points without a derivative.
+//! Derivative rules, tested against central differences of the reference and at points without a derivative.
 #![cfg(feature = "compile")]
 
 use fusion_compiler::check::{Source, front_end};
@@ -9,7 +9,7 @@ use fusion_compiler::ir::graph::{
 use fusion_compiler::ir::ops::{Grad, GradRule, Op, Typing};
 use fusion_compiler::reference::{Rounding, interpret};
 
-/// A graph of one operation on scalars, giving its value and the gradient of each operand that has one.
+/// Builds a graph of one operation on scalars, with the value and the gradients of its operands as results.
 fn differentiated(op: Op, rule: GradRule) -> (Graph, Vec<bool>) {
     let span = SpanId(7);
     let mut graph = Graph::new("derivative");
@@ -55,7 +55,7 @@ fn run(graph: &Graph, point: &[f64]) -> Vec<f64> {
     interpret(graph, &params, &[], Rounding::None).into_iter().map(|out| out[0]).collect()
 }
 
-/// Points well within the domain of each operand, in no common rhythm.
+/// Returns points well within the domain of each operand, without a common period.
 fn points(op: Op) -> impl Iterator<Item = Vec<f64>> {
     let info = op.info();
     (0..97).map(move |k| {
@@ -97,7 +97,8 @@ fn rules_agree_with_central_differences() {
     assert!(checked > 3000, "only {checked} slopes");
 }
 
-/// The central difference, where halving its step changes little: near a kink or a pole there is none to compare.
+/// Returns the central difference if halving its step changes it little. Near a kink or a pole there is no
+/// difference to compare with.
 fn slope(graph: &Graph, point: &[f64], operand: usize) -> Option<f64> {
     let at = |x: f64| {
         let mut point = point.to_vec();
@@ -115,7 +116,7 @@ fn slope(graph: &Graph, point: &[f64], operand: usize) -> Option<f64> {
 const NAN: f64 = f64::NAN;
 const INF: f64 = f64::INFINITY;
 
-/// What PyTorch gives where there is no derivative, or the formula alone would give NaN.
+/// Gradients of PyTorch where there is no derivative, or where the formula alone would give NaN.
 #[rustfmt::skip]
 const SPECIAL: &[(Op, &[f64], &[f64])] = &[
     (Op::Abs, &[0.0], &[0.0]), (Op::Abs, &[NAN], &[NAN]),
@@ -142,7 +143,7 @@ fn kinks_have_the_gradients_of_pytorch() {
     }
 }
 
-/// The slopes of a function of scalars by the rules of its operations, from the result back.
+/// Computes the slopes of a function of scalars by the rules of its operations, in reverse order.
 fn slopes(source: &str, point: &[f64]) -> Vec<f64> {
     let mut graph = match front_end(source.parse().expect("tokens")) {
         Ok(Source::Items(mut functions, _)) => functions.remove(0).graph,
@@ -169,7 +170,8 @@ fn slopes(source: &str, point: &[f64]) -> Vec<f64> {
     run(&graph, point)
 }
 
-/// Each side has its share, where both are infinite, too: there is no distance of the same infinities in it.
+/// Each operand has its share of the slope, even if both are infinite. The rule subtracts no equal
+/// infinities.
 #[test]
 fn a_sum_of_exponentials_has_slopes_at_infinities() {
     let source = "pub fn f(x: f64[], y: f64[]) -> f64[] { logaddexp(x, y) }";

@@ -1,4 +1,4 @@
-//! Where the largest of a row may pass over NaN, because what is stored shows it anyway, and that it does.
+//! Maxima of rows that may ignore NaN, because the stored results show NaN anyway, and proof that they do.
 #![cfg(feature = "compile")]
 
 use fusion_compiler::check::{Source, front_end};
@@ -6,7 +6,7 @@ use fusion_compiler::ir::graph::{Graph, NodeKind, Reduce};
 use fusion_compiler::optimize;
 use fusion_compiler::reference::{Rounding, interpret};
 
-/// Of a function of those of `x`, `y` and `t` that it names.
+/// Builds the graph of a function with those of `x`, `y` and `t` as parameters that the body names.
 fn graph(body: &str) -> Graph {
     let params = [("x", "f32[N, D]"), ("y", "f32[N, D]"), ("t", "i32[N]")].into_iter();
     let params = params.filter(|(name, _)| names(body, name)).map(|(name, ty)| format!("{name}: {ty}"));
@@ -21,7 +21,7 @@ fn names(body: &str, name: &str) -> bool {
     body.split(|c: char| !c.is_alphanumeric()).any(|word| word == name)
 }
 
-/// How many of the largest values there are, of all and of numbers alone.
+/// Returns the number of maxima that propagate NaN, and of those that ignore it.
 fn largest(graph: &Graph) -> [usize; 2] {
     [Reduce::Max, Reduce::MaxNum].map(|wanted| {
         let is_wanted = |kind: &NodeKind| matches!(kind, NodeKind::Reduce(reduce, _) if *reduce == wanted);
@@ -29,7 +29,7 @@ fn largest(graph: &Graph) -> [usize; 2] {
     })
 }
 
-/// What is stored is the same before and after, for rows with anything in them.
+/// Asserts that the stored results are the same before and after, for rows with any special values.
 fn check(body: &str, expect: [usize; 2]) {
     let graph = graph(body);
     let optimized = optimize(graph.clone());
@@ -45,7 +45,7 @@ fn check(body: &str, expect: [usize; 2]) {
     let [before, after] = [&graph, &optimized]
         .map(|graph| interpret(graph, &params, &[n as i64, d as i64], Rounding::None).concat());
     for (i, (before, after)) in before.iter().zip(&after).enumerate() {
-        // A multiply-add is rounded once.
+        // A fused multiply-add is rounded once.
         let near = (before - after).abs() <= 1e-6 * before.abs();
         let same = before == after || before.is_nan() && after.is_nan() || near;
         assert!(same, "{body}: element {i} is {after}, and was {before}");
@@ -61,7 +61,7 @@ fn a_sum_along_the_row_shows_it() {
         "f32[N] { cross_entropy(x, D, t) }",
         "f32[] { mean(cross_entropy(x, D, t)) }",
         "f32[N, D] { softmax(x * 2.0 + y, D) * y }",
-        // Of all rows, of what has more dims than the row, and by another way than exponentials.
+        // Sums over all rows, results with more dims than the row, and forms without exponentials.
         "f32[] { sum(exp(x - max(x, D)), (N, D)) }",
         "f32[N] { sum(max(x, D) - x, D) }",
         "f32[N] { max(x, D) + min(x, D) }",
@@ -81,12 +81,12 @@ fn where_nothing_shows_it_nan_is_the_largest() {
         "(f32[N, D], f32[N]) { (softmax(x, D), max(x, D)) }",
         "i32[N] { argmax(x, D) }",
         "f32[N] { let m = max(x, D); if m > 1.0 { sum(x, D) } else { 0.0 } }",
-        // A sum that does not have that element, or not of its row, or of which a condition hides it.
+        // Sums without that element, sums of other rows, and sums in which a condition hides the element.
         "f32[N] { max(x, D) + sum(y, D) }",
         "f32[N, D] { let e = exp(x - max(x, D)); e / sum(if y > 0.0 { e } else { 0.0 }, D) }",
         "f32[N, D] { let m = max(x, D); (x - m) + sum(x - m, N) }",
         "f32[N] { max(x, D) + at(sum(x, D), N, 0) }",
-        // The largest of other rows, beside a sum that shows it of its own.
+        // Maxima of other rows, next to a sum that shows only the NaN of its own row.
         "f32[N] { logsumexp(x, D) + sum(max(x, D), N) }",
         "f32[N] { logsumexp(x, D) + at(max(x, D), N, 2) }",
     ] {

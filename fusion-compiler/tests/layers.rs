@@ -1,5 +1,5 @@
-//! Functions of the library along dims, by the reference interpreter, against formulas in f64 that are written from
-//! PyTorch's documentation.
+//! Library functions along dims, run by the reference interpreter, against formulas in f64 from PyTorch's
+//! documentation.
 #![cfg(feature = "compile")]
 
 use fusion_compiler::check::{Source, front_end};
@@ -8,11 +8,11 @@ use fusion_compiler::reference::{Rounding, interpret};
 const NAN: f64 = f64::NAN;
 const INF: f64 = f64::INFINITY;
 
-/// Three rows of five.
+/// Three rows of five elements.
 const X: [[f64; 5]; 3] =
     [[1.5, -2.0, 0.25, 3.0, -0.5], [4.0, 4.0, -1.0, 4.0, 0.0], [-30.0, 0.0, 90.0, 1e-3, -2.5]];
 
-/// The results of `body`, of the declared dims, for `x: f32[N, D]` and `t: i32[N]`.
+/// Returns the results of `body`, with the declared dims, for `x: f32[N, D]` and `t: i32[N]`.
 fn results(body: &str, dims: &str, x: &[[f64; 5]], targets: &[f64]) -> Vec<f64> {
     let source = format!("pub fn f(x: f32[N, D], t: i32[N]) -> {dims} {{ let _ = t; {body} }}");
     let functions = match front_end(source.parse().expect("tokens")) {
@@ -31,19 +31,19 @@ fn close(got: &[f64], expect: &[f64], what: &str) {
     }
 }
 
-/// A number for each row.
+/// Asserts one number for each row.
 fn check_rows(body: &str, of_row: impl Fn(&[f64]) -> f64) {
     let expect: Vec<f64> = X.iter().map(|row| of_row(row)).collect();
     close(&results(body, "f32[N]", &X, &[0.0; 3]), &expect, body);
 }
 
-/// A number for each element.
+/// Asserts one number for each element.
 fn check_elements(body: &str, of_row: impl Fn(&[f64]) -> Vec<f64>) {
     let expect: Vec<f64> = X.iter().flat_map(|row| of_row(row)).collect();
     close(&results(body, "f32[N, D]", &X, &[0.0; 3]), &expect, body);
 }
 
-/// One number.
+/// Asserts a single number.
 fn check_all(body: &str, of_all: impl Fn(&[f64]) -> f64) {
     close(&results(body, "f32[]", &X, &[0.0; 3]), &[of_all(&X.concat())], body);
 }
@@ -60,7 +60,7 @@ fn map(x: &[f64], f: impl Fn(f64) -> f64) -> Vec<f64> {
     x.iter().map(|&x| f(x)).collect()
 }
 
-/// The squares of the distances from the mean, summed.
+/// Returns the sum of squared distances from the mean.
 fn squares(x: &[f64]) -> f64 {
     sum(&map(x, |one| (one - mean(x)).powi(2)))
 }
@@ -135,12 +135,12 @@ fn losses() {
     };
     check_all("kl_div(0.75 * x, abs(x))", |all| mean(&map(all, point)));
     check_rows("kl_div(0.75 * x, abs(x), D)", |row| mean(&map(row, point)));
-    // What has no share counts for nothing, however unlikely it was thought.
+    // An element with probability 0 contributes nothing, however unlikely its prediction.
     let of_zero = results("kl_div(x * 0.0 - 1e30, x * 0.0)", "f32[]", &X, &[0.0; 3]);
     assert_eq!(of_zero, [0.0]);
 }
 
-/// The loss of a row, by PyTorch's definition.
+/// Returns the loss of a row, by PyTorch's definition.
 fn cross_entropy(row: &[f64], class: usize, smoothing: f64) -> f64 {
     let log_q = map(row, |x| x - log_sum_exp(row));
     -(1.0 - smoothing) * log_q[class] - smoothing * mean(&log_q)
@@ -165,12 +165,12 @@ fn cross_entropies() {
     check("cross_entropy_mean(x, D, t)", &[3.0, -100.0, 4.0], &[(first + last) / 2.0]);
     check("cross_entropy_mean(x, D, t, ignore_index = 3)", &[3.0, 3.0, 4.0], &[last]);
     check("cross_entropy_mean(x, D, t)", &[-100.0; 3], &[NAN]);
-    // A class that there is not.
+    // Classes out of range.
     check("cross_entropy(x, D, t)", &[5.0, -1.0, 4.0], &[NAN, NAN, last]);
 }
 
-/// With a weight for each class, by PyTorch's definition: the smoothed part weighs the logarithms of all classes, and the mean is by
-/// the weights of the classes that count.
+/// Cross-entropies with a weight for each class, by PyTorch's definition. The smoothed part weights the
+/// logarithms of all classes. The mean is relative to the weights of the classes that count.
 #[test]
 fn weighted_cross_entropies() {
     let weight = [0.5, 2.0, 0.0, 1.25, 3.0];
@@ -241,7 +241,8 @@ fn places_and_whether() {
     assert_eq!(by_column, [2.0, 2.0, 2.0, 2.0, 1.0]);
 }
 
-/// The result of a function with this signature, whose dims have these extents as they appear.
+/// Returns the result of a function with this signature. The extents are in the order in which the dims
+/// appear.
 fn result(signature: &str, body: &str, params: &[&[f64]], extents: &[i64]) -> Vec<f64> {
     let source = format!("pub fn f{signature} {{ {body} }}");
     let functions = match front_end(source.parse().expect("tokens")) {
@@ -252,21 +253,22 @@ fn result(signature: &str, body: &str, params: &[&[f64]], extents: &[i64]) -> Ve
     interpret(&functions[0].graph, &params, extents, Rounding::None).remove(0)
 }
 
-/// Several dims are gone through as one: in the order that they are named in, or that of the tensor.
+/// Several dims are flattened in the order in which they are named, else in the order of the tensor.
 #[test]
 fn places_along_several_dims() {
     let x = [1.0, 7.0, 2.0, 7.0, 0.0, 7.0];
     let of = |body: &str| result("(x: f32[N, D]) -> i32[]", body, &[&x], &[2, 3])[0];
     assert_eq!((of("argmax(x)"), of("argmax(x, (N, D))"), of("argmax(x, (D, N))")), (1.0, 1.0, 1.0));
     assert_eq!((of("argmin(x)"), of("argmin(x, (N, D))"), of("argmin(x, (D, N))")), (4.0, 4.0, 3.0));
-    // The seven of the second row comes first there, and in the one before that of the first.
+    // In the order (D, N), the first 7 of `x` is in the second row, and the first 7 of `one_seven` is in the
+    // first row.
     let one_seven = [1.0, 7.0, 2.0, 0.0, 0.0, 7.0];
     let of = |body: &str| result("(x: f32[N, D]) -> i32[]", body, &[&one_seven], &[2, 3])[0];
     assert_eq!((of("argmax(x)"), of("argmax(x, (D, N))")), (1.0, 2.0));
     let nans = [1.0, -INF, 2.0, NAN, 9.0, NAN];
     let of = |body: &str| result("(x: f32[N, D]) -> i32[]", body, &[&nans], &[2, 3])[0];
     assert_eq!((of("argmax(x)"), of("argmin(x)"), of("argmax(x, (D, N))")), (3.0, 3.0, 1.0));
-    // One number for each row, and the number of each element.
+    // One place for each row, and the number of each element.
     let planes = [0.0, 1.0, 2.0, 3.0, 9.0, 8.0, 7.0, 9.0];
     let places = result("(x: f32[N, H, W]) -> i32[N]", "argmax(x, (W, H))", &[&planes], &[2, 2, 2]);
     assert_eq!(places, [3.0, 0.0]);
@@ -274,7 +276,7 @@ fn places_along_several_dims() {
     assert_eq!(numbers, [0.0, 2.0, 4.0, 1.0, 3.0, 5.0]);
 }
 
-/// Where dims are left out, their order is that of the tensor, whatever other tensors there are and however it is seen.
+/// Omitted dims have the order of the tensor, independent of other tensors and of index operations on it.
 #[test]
 fn places_in_tensors() {
     let (w, x) = ([0.0; 6], [1.0, 2.0, 7.0, 3.0, 4.0, 5.0]);
@@ -311,7 +313,7 @@ fn dims_of_templates() {
         "fn outer(x, A: dim) { inner(x, (A)) + inner(x) } fn inner(x, B: dim = all) { sum(x * 0.0, B) + B }";
     assert_eq!(of(nested, "outer(x, (D, N))", ""), [30.0]);
     assert_eq!(of(nested, "outer(x, D)", "N"), [20.0; 3]);
-    // All dims of the values before it, those of a condition too.
+    // The default stands for all dims of the arguments before it, including those of a condition.
     let both = "fn both(x, y, A: dim = all) { sum(x, A) * 0.0 + A + 0.0 * sum(y, A) }";
     let masked = "both(x + 1.0, if x > 0.0 { 1.0 } else { 0.0 })";
     assert_eq!(of(both, masked, ""), [15.0]);
@@ -371,7 +373,7 @@ fn groups_of_channels() {
     let got = interpret(&functions[0].graph, &[x.to_vec(), vec![2.0], vec![1.0]], &[6, 2, 1], Rounding::None);
     let expect: Vec<f64> = x.chunks(3).flat_map(|x| map(&group(&group(x)), |x| 2.0 * x)).collect();
     close(&got[0], &expect, "twice");
-    // By their number, which is the extent of a dim that goes by it.
+    // Groups are given by their number, which is also the extent of the dim of that name.
     let body = "group_norm(x, C, 2, D)";
     let normal = result("(x: f32[C, D]) -> f32[C, D]", body, &[&x], &[6, 1]);
     close(&normal, &x.chunks(3).flat_map(group).collect::<Vec<f64>>(), body);
@@ -387,7 +389,7 @@ fn groups_of_channels() {
     assert_eq!(result("(x: f32[2, K]) -> f32[C]", "merge(x, (2, K) -> C)", &[&x], &[3]), x);
 }
 
-/// Classes of another whole type, the same as of `i32`.
+/// Classes of other integer types give the same results as `i32`.
 #[test]
 fn types_of_classes() {
     let of = |dtype: &str, targets: &[f64; 3]| {

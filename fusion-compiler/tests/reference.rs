@@ -1,4 +1,4 @@
-//! The reference interpreter on graphs whose results are worked out by hand.
+//! The reference interpreter on graphs whose results are computed by hand.
 
 use fusion_compiler::ir::dim::DimExpr;
 use fusion_compiler::ir::dtype::{Const, DType, saturate, wrap};
@@ -13,7 +13,8 @@ const SPAN: SpanId = SpanId(0);
 const N: AxisId = AxisId(0);
 const D: AxisId = AxisId(1);
 
-/// A graph with the axes N and D, its parameters `x: f32[N, D]` and `y: f32[D]`, and the nodes that read them.
+/// Builds a graph with the axes N and D, the parameters `x: f32[N, D]` and `y: f32[D]`, and their input
+/// nodes.
 fn graph() -> (Graph, NodeId, NodeId) {
     let mut graph = Graph::new("reference");
     graph.symbols = vec!["N".into(), "D".into()];
@@ -85,7 +86,7 @@ fn coordinates_extents_and_elements_are_read() {
     let offset = g.apply(Op::Mul, &[n, extent], SPAN);
     let one = g.literal(Const::Int(1), DType::I32, SPAN);
     let second = push(&mut g, NodeKind::Gather(D), &[x, one], DType::F32, AxisSet::EMPTY.with(N));
-    // The row says which element, and the second row that there is none.
+    // The row number selects the element. The condition excludes the second row.
     let first = g.apply(Op::Lt, &[n, one], SPAN);
     let some = push(&mut g, NodeKind::Gather(D), &[x, n, first], DType::F32, AxisSet::EMPTY.with(N));
     assert_eq!(run(g.clone(), offset, &[N], &sample(), &[2, 3]), [0.0, 3.0]);
@@ -119,7 +120,7 @@ fn casts_truncate_saturate_and_wrap() {
     }
 }
 
-/// The range of each type of integers is that of Rust's, and so is what wraps into it.
+/// Integer types have the ranges and the wrapping of Rust's integers.
 #[test]
 fn integers_are_those_of_rust() {
     let numbers = [

@@ -1,4 +1,4 @@
-//! Rows that are few and long: how many kernels they take, what lies between these, and when they are used.
+//! Few and long rows: the number of kernels, the temporaries between kernels, and the choice of variants.
 #![cfg(feature = "compile")]
 
 use fusion_compiler::check::{Source, front_end};
@@ -13,23 +13,23 @@ fn plan(source: &str, target: Target) -> Plan<KernelCode> {
     compile(functions[0].graph.clone(), &[target], &|_| (0, 0))
 }
 
-/// What a device has that is like many.
+/// Limits of a typical device.
 const LIMITS: Limits =
     Limits { buffers: 8, binding_bytes: 128 << 20, shared_bytes: 96 << 10, subgroup: 0, cluster: 1 };
 
-/// What runs of a step for these extents.
+/// Returns the variant of a step that runs for these extents.
 fn variant_of<'s>(step: &'s Step<KernelCode>, extents: &[i64]) -> &'s Variant<KernelCode> {
     let holds = |variant: &&Variant<KernelCode>| variant.when.iter().all(|one| one.holds(extents, &LIMITS));
     step.variants.iter().find(holds).expect("one variant has no conditions")
 }
 
-/// What runs of the only step.
+/// Returns the variant of the only step that runs for these extents.
 fn variant<'p>(plan: &'p Plan<KernelCode>, extents: &[i64]) -> &'p Variant<KernelCode> {
     let [step] = &*plan.programs[0].steps else { panic!("there is one step") };
     variant_of(step, extents)
 }
 
-/// Asserts how many kernels run for each extents, on every target.
+/// Asserts the number of kernels that run for each list of extents, on every target.
 fn check(source: &str, cases: &[(&[i64], usize)]) {
     for target in Target::ALL {
         let plan = plan(source, target);
@@ -40,7 +40,7 @@ fn check(source: &str, cases: &[(&[i64], usize)]) {
     }
 }
 
-/// The most trips through loops that a thread makes for these extents.
+/// Returns the largest number of trips through loops that a thread makes for these extents.
 fn trips(source: &str, extents: &[i64]) -> i64 {
     let plan = plan(source, Target::Wgsl);
     let steps = plan.programs[0].steps.iter().map(|step| variant_of(step, extents));
@@ -48,21 +48,21 @@ fn trips(source: &str, extents: &[i64]) -> i64 {
     trips.map(|trips| trips.expect("it is a number")).max().expect("there are kernels")
 }
 
-/// Steps, with the one that each loop ends on, and those in which a team combines what it has.
+/// Trips include the last test of each loop, and the steps in which a team combines its values.
 #[test]
 fn trips_are_those_of_all_loops() {
-    // What is left of vectors of four.
+    // The loop handles the remainder of vectors of four elements.
     assert_eq!(trips("pub fn f(x: f32[N]) -> f32[N] { x * 2.0 }", &[1 << 20]), 4 + 1);
-    // Four elements at a time for each of 32 threads.
+    // Each of 32 threads takes four elements at a time.
     assert_eq!(trips("pub fn f(x: f32[N, D]) -> f32[N] { sum(x, D) }", &[4096, 1000]), 8 + 1 + 71);
     let columns = trips("pub fn f(x: f32[N, D]) -> f32[D] { sum(x, N) }", &[1000, 1 << 17]);
     assert_eq!(columns, 1000 + 1);
-    // Strips of 128 elements.
+    // Each strip has 128 elements.
     let columns = trips("pub fn f(x: f32[N, D]) -> f32[D] { logsumexp(x, N) }", &[1000, 1 << 17]);
     assert_eq!(columns, 8 * (1 + 1) + 1000 + 1);
 }
 
-/// However the dims of a row lie, no thread goes through one of them by itself.
+/// No thread iterates over a whole dim of a row by itself, for any order of dims in memory.
 #[test]
 fn rows_of_several_dims_take_few_trips() {
     for (source, extents) in [
@@ -73,7 +73,7 @@ fn rows_of_several_dims_take_few_trips() {
         ("pub fn f(x: f32[N, H, W], g: f32[H]) -> f32[N, H, W] { layer_norm(x, (H, W)) * g }", &[2, 9000, 2]),
         ("pub fn f(x: f32[N, C, L]) -> f32[C] { sum(x, (N, L)) }", &[33_000, 600, 1]),
         ("pub fn f(p: f32[N, L], y: f32[N, L, K]) -> f32[] { sum(p * y) }", &[1, 40_000, 2]),
-        // No tensor has all dims of a row, or it is read at other places.
+        // No tensor has all dims of a row, or a tensor is read at other places.
         ("pub fn f(x: f32[N, K], y: f32[M]) -> f32[N] { sum(x * y, (K, M)) }", &[600, 70_000, 1]),
         (
             "pub fn f(a: f32[N], b: f32[C], c: f32[H], d: f32[W]) -> f32[] { sum(a * b * c * d) }",
@@ -83,7 +83,7 @@ fn rows_of_several_dims_take_few_trips() {
             "pub fn f(x: f32[N, C, H, W]) -> f32[] { mean(abs(slice(x, H -> A, 1..) - slice(x, H -> A, ..H - 1))) }",
             &[1, 9000, 3, 2],
         ),
-        // Side by side.
+        // Columns.
         (
             "pub fn f(x: f32[A, B, L, C], g: f32[B]) -> f32[B, L, C, A] { layer_norm(x, (A, L)) * g }",
             &[2, 3, 300, 9],
@@ -100,7 +100,7 @@ fn rows_of_several_dims_take_few_trips() {
 }
 
 const MILLION: i64 = 1_000_003;
-/// Elements of rows that every target stores by parts.
+/// Length of rows that every target stores in parts.
 const LONG: i64 = 5_000_001;
 
 #[test]
@@ -123,7 +123,7 @@ fn reductions_take_two_kernels() {
     check("pub fn f(x: f32[N, D], y: f32[D]) -> (f32[N], f32[N]) { (var(x * y, D), max(x, D)) }", &rows);
 }
 
-/// Where the class is follows from no other element, so one round does for all that a cross-entropy takes.
+/// The place of the class depends on no other element, so one round of parts suffices for a cross-entropy.
 #[test]
 fn a_cross_entropy_takes_two_kernels() {
     let rows: [(&[i64], usize); 3] = [(&[4, MILLION], 2), (&[2048, MILLION], 1), (&[4, 8000], 1)];
@@ -141,7 +141,7 @@ fn a_cross_entropy_takes_two_kernels() {
     }
 }
 
-/// Along the innermost dim if that is long, else along the outermost.
+/// Parts are cut along the innermost dim if it is long, else along the outermost dim.
 #[test]
 fn rows_of_several_dims() {
     let cases: [(&[i64], usize); 5] =
@@ -158,7 +158,7 @@ fn rows_of_several_dims() {
     );
 }
 
-/// What a thread combines along a fixed dim by itself is an element of the row.
+/// A value that a thread reduces along a fixed dim by itself is one element of the row.
 #[test]
 fn rows_around_fixed_dims() {
     let planes: [(&[i64], usize); 3] = [(&[8, 256, 256], 2), (&[1, MILLION, 1], 2), (&[1, 10, 10], 1)];
@@ -171,7 +171,7 @@ fn rows_around_fixed_dims() {
     check("pub fn f(x: f32[N, C = 3]) -> f32[N] { softmax(norm(x, C), N) }", &lines);
 }
 
-/// Wherever elements are read.
+/// Rows are cut wherever their elements are read.
 #[test]
 fn elements_at_other_places_take_two_kernels() {
     let rows: [(&[i64], usize); 3] = [(&[3, MILLION], 2), (&[3, 8000], 1), (&[1000, MILLION], 1)];
@@ -182,7 +182,8 @@ fn elements_at_other_places_take_two_kernels() {
     check("pub fn f(k: i32[N], x: f32[V, C]) -> f32[C] { max(take(x, V, k), N) }", &[(&[MILLION, 3, 4], 2)]);
 }
 
-/// A kernel for the parts, one for rows, and one for elements; and two more for what only a third time through rows gives.
+/// One kernel computes the parts, one the rows, and one the elements. A third pass over the rows adds two
+/// kernels.
 #[test]
 fn elements_take_a_third_kernel() {
     let rows: [(&[i64], usize); 3] = [(&[1, 30_000], 1), (&[3, LONG], 3), (&[1000, LONG], 1)];
@@ -195,7 +196,7 @@ fn elements_take_a_third_kernel() {
     check("pub fn f(x: f32[N, D]) -> f32[N, D] { if x == max(x, D) { index(D) as f32 } else { x } }", &rows);
 }
 
-/// Of a single row there are so few parts that each combines again what all gave.
+/// A single row has so few parts that each team of the last kernel combines the results of all parts again.
 #[test]
 fn elements_of_one_row_take_two_kernels() {
     let one: [(&[i64], usize); 3] = [(&[LONG], 2), (&[2_000_000_001], 2), (&[9000], 1)];
@@ -205,7 +206,7 @@ fn elements_of_one_row_take_two_kernels() {
     ] {
         check(source, &one);
     }
-    // Each team reads what all parts gave: of any number of elements there are few.
+    // Each team reads the results of all parts, so there are few parts for any number of elements.
     for target in Target::ALL {
         let plan = plan("pub fn f(x: f32[N]) -> f32[N] { x / norm(x) }", target);
         for n in [LONG, 1 << 30, 2_000_000_001] {
@@ -216,23 +217,23 @@ fn elements_of_one_row_take_two_kernels() {
             );
         }
     }
-    // What is gone through twice a block holds, so parts stay short.
+    // A block stages the elements that it reads twice, so parts stay short.
     check("pub fn f(x: f32[N]) -> f32[N] { softmax(x, N) }", &[(&[LONG], 3)]);
     check("pub fn f(x: f32[N, D], y: f32[N, D]) -> f32[N, D] { x * mean(y) }", &[(&[3, LONG], 2)]);
-    // A value of the row is stored by the first of the parts.
+    // The first part stores a value of the row.
     check(
         "pub fn f(p: &mut f32[N], c: f32) -> f32[] { let n = norm(p); p *= min(1.0, c / n); n }",
         &[(&[LONG], 2)],
     );
-    // Of several dims vector loops run along one.
+    // Vector loops run along one of several dims.
     for (target, kernels) in [(Target::Ptx, 2), (Target::Wgsl, 2), (Target::Cpu, 3)] {
         let plan = plan("pub fn f(x: f32[N, D], y: f32[D]) -> f32[N, D] { x * mean(x * y) }", target);
         assert_eq!(variant(&plan, &[3, LONG]).launches.len(), kernels, "{target:?}");
     }
 }
 
-/// The squares of distances from what is not the mean, and exponentials that the largest does not bound, are made of the
-/// row's own.
+/// Squares of distances from a value other than the mean need the value of the whole row. Exponentials that
+/// the maximum does not bound need that value, too.
 #[test]
 fn what_parts_cannot_make_takes_another_round() {
     for body in [
@@ -251,7 +252,7 @@ fn what_parts_cannot_make_takes_another_round() {
     }
 }
 
-/// Nothing has elements of all rows here, and what parts gave would have.
+/// No tensor here has all dims of the rows, but the results of parts would have them.
 #[test]
 fn rows_that_nothing_read_has_are_cut_where_they_are_few() {
     let source = "pub fn f(q: f32[N], p: f32[M]) -> f32[N] { sum(exp(-square(q - p)), M) }";
@@ -278,14 +279,14 @@ fn short_rows_are_never_cut() {
     }
 }
 
-/// What lies between kernels is little, and belongs to the step.
+/// Temporaries between kernels are small and belong to the step.
 #[test]
 fn partial_results_are_temporaries_of_the_step() {
     for (target, parts) in [(Target::Ptx, 611), (Target::Wgsl, 611), (Target::Cpu, 77)] {
         let plan = plan("pub fn f(x: f32[N, D]) -> f32[N, D] { softmax(x, D) }", target);
         let temporaries = &plan.programs[0].temporaries;
         let lens: Vec<Option<i64>> = temporaries.iter().map(|one| one.len.eval(&[3, LONG])).collect();
-        // The largest and the sum, of parts and of rows.
+        // The maximum and the sum, of parts and of rows.
         assert_eq!(lens, [3 * parts, 3 * parts, 3, 3].map(Some), "{target:?}");
         assert!(temporaries.iter().all(|one| (one.first, one.last) == (0, 0)));
         let launches = &variant(&plan, &[3, LONG]).launches;
@@ -297,7 +298,8 @@ fn partial_results_are_temporaries_of_the_step() {
     }
 }
 
-/// Whole vectors where rows are made of them, else as many elements apart, and wide positions where a tensor needs them.
+/// Parts use vectors where rows consist of whole vectors, else separate elements. Large tensors use wide
+/// positions.
 #[test]
 fn variants_of_parts() {
     let plan = plan("pub fn f(x: f32[N]) -> f32[] { sum(x) }", Target::Ptx);
@@ -312,7 +314,7 @@ fn variants_of_parts() {
     assert!(asks(variant(&plan, &[1 << 20])));
 }
 
-/// Parts make more values than a kernel of WebGPU can bind: then rows stay whole.
+/// Parts would give more values than a kernel of WebGPU can bind, so rows stay whole.
 #[test]
 fn no_kernel_binds_more_than_its_target_can() {
     let source = "pub fn f(x: f32[N]) -> (f32[], f32[], f32[], f32[], f32[], f32[]) { \
@@ -322,7 +324,8 @@ fn no_kernel_binds_more_than_its_target_can() {
     assert!({ launches }.flat_map(|variant| variant.launches.iter()).all(|launch| launch.buffers.len() <= 8));
 }
 
-/// What only a norm reads, in another order than that of the rows, is gone through as it lies, by kernels of its own.
+/// A tensor that only a norm reads, in another order than the rows, is reduced in its own order by separate
+/// kernels.
 #[test]
 fn what_lies_in_another_order_is_combined_by_itself() {
     let source =
@@ -332,8 +335,8 @@ fn what_lies_in_another_order_is_combined_by_itself() {
     }
 }
 
-/// What is combined of all rows is so in parts, whatever their number, and the kernel of the rows combines those; it stores what is
-/// of no row, too.
+/// A reduction over all rows runs in parts for any number of rows. The kernel of the rows combines the parts,
+/// and also stores results that belong to no row.
 #[test]
 fn rows_after_all_of_them_are_two_kernels() {
     check(
@@ -344,12 +347,12 @@ fn rows_after_all_of_them_are_two_kernels() {
         }",
         &[(&[0], 2), (&[1], 2), (&[100], 2), (&[1024], 2), (&[1 << 20], 2)],
     );
-    // Two of them, of what the rows do not read.
+    // Two reductions over all rows, of tensors that the rows do not read.
     check(
         "pub fn f(x: f32[N, H, D = 99], y: f32[N, H, D]) -> f32[N, H] { logsumexp(x, D) * sum(y) + max(y * y) }",
         &[(&[0, 3], 2), (&[5, 7], 2), (&[3000, 100], 2)],
     );
-    // What is written for elements is made before what is combined of rows.
+    // Values written for elements are computed before the reductions of rows.
     check(
         "pub fn f(p: &mut f32[B, K = 256], a: &mut f32[B: ..L, K], u: &mut f32[B: ..L], b: &mut f32[B: L.., K], g: f32[B, K]) -> f32[] {
             let s = norm(g);
@@ -363,7 +366,8 @@ fn rows_after_all_of_them_are_two_kernels() {
     );
 }
 
-/// Of a launch whose threads first go through what parts gave, there are no more than do something else, too.
+/// A launch has a prologue if its threads first combine the results of parts. A launch with a prologue has no
+/// more threads than work at a time.
 #[test]
 fn threads_that_begin_with_parts_are_told_of() {
     let prologues = |source: &str, extents: &[i64]| -> Vec<bool> {
@@ -373,7 +377,7 @@ fn threads_that_begin_with_parts_are_told_of() {
     let shares = "pub fn f(x: f32[N]) -> f32[N] { x / sum(x) }";
     assert_eq!(prologues(shares, &[1 << 20]), [false, true]);
     assert_eq!(prologues("pub fn f(x: f32[N]) -> f32[N] { x * 2.0 }", &[1 << 20]), [false]);
-    // Written out.
+    // Unrolled reductions.
     let few = |m: u32| format!("pub fn f(x: f32[N], y: f32[M = {m}]) -> f32[N] {{ x * sum(y) }}");
     assert_eq!([few(64), few(4)].map(|source| prologues(&source, &[1 << 20])), [[true], [false]]);
     assert_eq!(prologues("pub fn f(x: f32[N, D]) -> f32[N] { sum(x, D) }", &[1000, 1000]), [false]);

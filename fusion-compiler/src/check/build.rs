@@ -1,7 +1,7 @@
-//! The graph being built, and what is known at a point of the source: names, dims, the calls it is inside.
+//! The graph being built, and the context of a source position: names, dims and the calls being expanded.
 //!
-//! Invariant: every node and every error is at a token of the user: within a function that a call expands,
-//! that is the name in the outermost call.
+//! Invariant: every node and every error is at a token of the user. Inside an expanded call, the token is the
+//! function name of the outermost call.
 
 use std::borrow::Cow;
 
@@ -18,15 +18,15 @@ use crate::ir::ops::Op;
 use crate::parse::Places;
 use crate::parse::ast::{self, At};
 
-/// Most nodes that a function may have once all calls are expanded.
+/// Largest number of nodes of a function once all calls are expanded.
 const NODES_MAX: usize = 1 << 16;
 
-/// What an expression gives.
+/// The result of an expression.
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     /// A value with a dtype.
     Node(NodeId),
-    /// A number whose dtype is that of what it meets.
+    /// A number that takes the dtype of the value it meets.
     Weak(Weak),
     /// Several values.
     Tuple(Vec<Value>),
@@ -50,14 +50,14 @@ pub(super) enum VarKind {
     InPlace(ParamId),
 }
 
-/// What names mean in a function body.
+/// The meaning of names in a function body.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Env {
-    /// The last of a name counts.
+    /// Variables in scope. The last variable of a name shadows the others.
     pub(super) vars: Vec<Var>,
-    /// The axes that each dim stands for: one, or as many as a template is given for it.
+    /// The axes of each dim. A template may be given several axes for one dim.
     pub(super) dims: Vec<(String, Vec<AxisId>)>,
-    /// The dtypes that generics stand for.
+    /// The dtype of each generic.
     pub(super) types: Vec<(String, DType)>,
 }
 
@@ -66,9 +66,10 @@ pub(super) struct Env {
 pub(super) struct Frame<'a> {
     pub(super) function: &'a ast::Function,
     pub(super) origin: Origin,
-    /// The name in the call.
+    /// Token of the function name in the call.
     pub(super) at: At,
-    /// Whether a mistake is reported of this call of the library, which is all that its user has to know.
+    /// True once a mistake of this library call is reported. Further mistakes of the call tell the user
+    /// nothing new.
     pub(super) mistaken: bool,
 }
 
@@ -78,20 +79,20 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Where a function is written.
+/// The place where a function is defined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     Block,
     Std,
 }
 
-/// Whether the inline form names dims.
+/// The form of a `fuse!`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Function,
-    /// Dims are named.
+    /// Inline form with named dims.
     Dims,
-    /// One axis, for whatever shape.
+    /// Inline form with one axis for tensors of any shape.
     AnyShape,
 }
 
@@ -104,15 +105,15 @@ pub(super) struct Builder<'a> {
     pub(super) form: Form,
     /// The calls being expanded, outermost first.
     pub(super) frames: Vec<Frame<'a>>,
-    /// The function being built, which nothing in it may call.
+    /// The function being built, which nothing in its body may call.
     pub(super) root: Option<&'a str>,
-    /// Names whose meaning could not be read.
+    /// Names whose definitions could not be parsed.
     pub(super) mistaken: &'a [String],
-    /// Nodes that read a tensor at other axes than its own, and those axes in its order.
+    /// Nodes that read a tensor at other axes than its own, with those axes in the tensor's order.
     pub(super) views: Vec<(NodeId, Vec<AxisId>)>,
-    /// Dims that calls have made and given to callers who have others of those names.
+    /// Axes created by calls whose names have another meaning in the caller.
     pub(super) apart: AxisSet,
-    /// Axes that calls have made and nothing has any more, for others of the same name and extent.
+    /// Axes created by calls and no longer used by any value, for reuse by dims of the same name and extent.
     pub(super) spare: AxisSet,
     /// True once a spare dim has been reused, so that unused values may still have its former meaning.
     pub(super) has_reused: bool,
@@ -123,7 +124,7 @@ pub(super) struct Builder<'a> {
     pub(super) spans: Vec<Span>,
     span_ids: FxHashMap<At, SpanId>,
     errors: &'a mut Diagnostics,
-    /// How many calls have been expanded.
+    /// Number of calls expanded so far.
     pub(super) calls: u32,
 }
 
@@ -155,7 +156,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The user's token for a token of the body at hand.
+    /// Returns the span of the user's token for a token of the current body.
     pub(super) fn place(&mut self, at: At) -> SpanId {
         let at = self.frames.first().map_or(at, |frame| frame.at);
         *self.span_ids.entry(at).or_insert_with(|| {
@@ -164,12 +165,12 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// How many mistakes are reported.
+    /// Returns the number of reported mistakes.
     pub(super) fn error_count(&self) -> usize {
         self.errors.len()
     }
 
-    /// Reports a mistake at a token of the body at hand.
+    /// Reports a mistake at a token of the current body.
     pub(super) fn error(&mut self, at: At, message: Message) -> Value {
         let users = self.frames.iter().rposition(|frame| frame.origin == Origin::Block).map_or(0, |i| i + 1);
         if let Some(call) = self.frames.get_mut(users)
@@ -177,11 +178,12 @@ impl<'a> Builder<'a> {
         {
             return Value::Unknown;
         }
-        // What is wrong inside a typed function is said where it stands, once for all its calls.
+        // A mistake inside a typed function is reported at its own token, once for all calls.
         let base = self.frames.iter().rposition(|frame| frame.function.is_typed()).map_or(0, |i| i + 1);
         let chain = &self.frames[base..];
         let message = match chain.iter().rev().find(|frame| frame.origin == Origin::Block) {
-            // The token is one of the innermost function; where that is ours, the call in the user's is named.
+            // The token belongs to the innermost function. If that is a library function, the message names
+            // the call in the user's function.
             Some(frame) => {
                 let inner = chain.iter().rev().take_while(|frame| frame.origin == Origin::Std).last();
                 let token = self.places.text(inner.map_or(at, |inner| inner.at));
@@ -197,7 +199,7 @@ impl<'a> Builder<'a> {
         Value::Unknown
     }
 
-    /// Reports a mistake that is one however the function at hand is called: where it stands, once for all calls.
+    /// Reports a mistake that does not depend on the call of the current function, at its own token and once.
     pub(super) fn error_here(&mut self, at: At, message: Message) -> Value {
         if self.in_std() {
             return self.error(at, message);
@@ -218,7 +220,7 @@ impl<'a> Builder<'a> {
         Value::Unknown
     }
 
-    /// Appends a node, unless the function has grown beyond all measure.
+    /// Appends a node, unless the function has too many nodes.
     pub(super) fn push(&mut self, node: Node) -> Option<NodeId> {
         if self.graph.nodes.len() >= NODES_MAX {
             self.error_span(node.span, diag::too_many_terms());
@@ -227,7 +229,7 @@ impl<'a> Builder<'a> {
         Some(self.graph.push(node))
     }
 
-    /// Appends a pointwise operation, of values that have no two dims of one name.
+    /// Appends a pointwise operation, unless two dims of its operands share a name.
     pub(super) fn apply(&mut self, op: Op, args: &[NodeId], span: SpanId) -> Option<NodeId> {
         let axes = args.iter().fold(AxisSet::EMPTY, |all, &arg| all.union(self.graph.node(arg).axes));
         let name = |axis: AxisId| &self.graph.axis(axis).name;
@@ -242,12 +244,12 @@ impl<'a> Builder<'a> {
         Some(self.graph.apply(op, args, span))
     }
 
-    /// Whether the function has as many nodes as it may have, so that expanding further is pointless.
+    /// Returns true if the function has the maximum number of nodes, so that further expansion is pointless.
     pub(super) fn is_full(&self) -> bool {
         self.graph.nodes.len() >= NODES_MAX
     }
 
-    /// A leaf.
+    /// Appends a node without operands.
     pub(super) fn leaf(
         &mut self,
         kind: NodeKind,
@@ -258,13 +260,13 @@ impl<'a> Builder<'a> {
         self.push(Node { kind, args: vec![], dtype, axes, span })
     }
 
-    /// The axes that values may have.
+    /// Returns the axes that values may have.
     pub(super) fn axes_in_use(&self) -> AxisSet {
         let all: AxisSet = (0..self.graph.axes.len() as u8).map(AxisId).collect();
         all.minus(self.spare)
     }
 
-    /// The value along more axes, which cost nothing: it is the same at each of their coordinates.
+    /// Broadcasts a value along more axes. Broadcasting costs nothing at run time.
     pub(super) fn widen(&mut self, id: NodeId, axes: AxisSet, span: SpanId) -> Option<NodeId> {
         let (dtype, has) = (self.graph.node(id).dtype, self.graph.node(id).axes);
         if has == axes {
@@ -279,7 +281,7 @@ impl<'a> Builder<'a> {
         AxisId(self.graph.axes.len() as u8 - 1)
     }
 
-    /// `[N, D]`, the axes of a value.
+    /// Returns the axes of a value as text: `[N, D]`.
     pub(super) fn axes_text(&self, axes: AxisSet) -> String {
         if axes.is_empty() {
             return String::from("no dims");
@@ -287,17 +289,17 @@ impl<'a> Builder<'a> {
         diag::dims(axes.iter().map(|axis| self.graph.axis(axis).name.as_str()))
     }
 
-    /// `N, D` in this order.
+    /// Returns the names of axes in this order as text: `N, D`.
     pub(super) fn names_text(&self, axes: &[AxisId]) -> String {
         axes.iter().map(|&axis| self.graph.axis(axis).name.as_str()).collect::<Vec<_>>().join(", ")
     }
 
-    /// `[N, D]` in this order.
+    /// Returns axes in this order as text: `[N, D]`.
     pub(super) fn order_text(&self, axes: &[AxisId]) -> String {
         diag::dims(axes.iter().map(|&axis| self.graph.axis(axis).name.as_str()))
     }
 
-    /// What the user calls of the language to have this function of its own called.
+    /// Returns the name of the library function that the user called, or `own` outside of the library.
     pub(super) fn called(&self, own: &'static str) -> Cow<'static, str> {
         match self.frames.iter().find(|frame| frame.origin == Origin::Std) {
             Some(frame) => frame.function.name.text.clone().into(),
@@ -305,7 +307,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Whether the body at hand is one of the standard library.
+    /// Returns true if the current body belongs to the standard library.
     pub(super) fn in_std(&self) -> bool {
         self.frames.last().is_some_and(|frame| frame.origin == Origin::Std)
     }
@@ -320,18 +322,18 @@ impl Env {
         self.vars.iter_mut().rev().find(|var| var.name == name)
     }
 
-    /// The axes that a dim stands for.
+    /// Returns the axes of a dim.
     pub(super) fn dim(&self, name: &str) -> Option<&[AxisId]> {
         self.dims.iter().find(|(dim, _)| dim == name).map(|(_, axes)| axes.as_slice())
     }
 
-    /// The dtype of this name: one that a generic stands for, or one of the language.
+    /// Returns the dtype of this name, which is a generic or a dtype of the language.
     pub(super) fn dtype(&self, name: &str) -> Option<DType> {
         let generic = self.types.iter().find(|(generic, _)| generic == name);
         generic.map(|(_, dtype)| *dtype).or_else(|| DType::from_name(name))
     }
 
-    /// The axis of a dim that stands for one.
+    /// Returns the axis of a dim that has exactly one.
     pub(super) fn axis(&self, name: &str) -> Option<AxisId> {
         self.dim(name).and_then(only)
     }
@@ -341,7 +343,7 @@ impl Env {
     }
 }
 
-/// The axis, if it is one.
+/// Returns the axis of a list of one.
 pub(super) fn only(axes: &[AxisId]) -> Option<AxisId> {
     match axes {
         [axis] => Some(*axis),

@@ -1,7 +1,7 @@
-//! Calls: which function a name means, and its body in place of the call.
+//! Calls: name resolution of functions, and expansion of a function's body in place of its call.
 //!
-//! Invariant: a body is expanded in an environment of its own, so that it sees its parameters and nothing of
-//! its caller; the standard library never sees the user's functions.
+//! Invariant: a body is expanded in an environment of its own, so it sees its parameters but no names of its
+//! caller. The standard library never sees the user's functions.
 
 use super::build::{Builder, Env, Form, Frame, Origin, Value, VarKind};
 use super::expr::{self, Operand, dtype_of, single, typed};
@@ -14,7 +14,7 @@ use crate::parse::ast::{
     Arg, At, Broken, Expr, ExprKind, Function, Name, Param, ParamKind, Returns, TensorType,
 };
 
-/// Functions of the language that are still to come.
+/// Functions planned for a later version of the language.
 const LATER: [&str; 12] = [
     "conv1d",
     "conv2d",
@@ -30,13 +30,13 @@ const LATER: [&str; 12] = [
     "avg_pool2d",
 ];
 
-/// Methods that tensors have in Rust, which the inline form calls in braces.
+/// Methods of Rust tensors, which the inline form calls in braces.
 const RUST: [&str; 4] = ["clone", "to", "reshape", "item"];
 
-/// Most calls that are expanded in one function.
+/// Largest number of calls that are expanded in one function.
 const CALLS_MAX: u32 = 1 << 14;
 
-/// The value of `name(args)`.
+/// Evaluates `name(args)`.
 pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args: &[Arg]) -> Value {
     if !b.in_std() {
         let mut named = b.block.iter().copied().filter(|function| function.name.text == name);
@@ -70,7 +70,8 @@ pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args:
     let fitting: Vec<&Function> =
         forms.iter().zip(&misfits).filter(|(_, misfit)| misfit.is_none()).map(|(form, _)| *form).collect();
     let complete = fitting.iter().copied().find(|form| is_complete(form, args));
-    // What is wrong with the only one, or with all of them alike, is said of its arguments.
+    // A mistake in the arguments of the only candidate, or one common to all forms, is reported at the
+    // argument.
     let only = match (&fitting[..], &forms[..]) {
         ([one], _) | (_, [one]) => Some(*one),
         ([], [first, ..]) => (misfit_of_all(&forms, &misfits) && is_complete(first, args)).then_some(*first),
@@ -111,7 +112,7 @@ pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args:
     b.error_here(at, diag::unknown_function(name, near))
 }
 
-/// The value of `x.name(args)`, the receiver first.
+/// Evaluates `x.name(args)`, with the receiver as the first argument.
 pub(super) fn method(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args: &[Arg]) -> Value {
     let is_rust = b.form != Form::Function && b.frames.is_empty() && !is_function(b, name);
     let is_rust = is_rust && (RUST.contains(&name) || hints::function(name).is_none());
@@ -129,17 +130,17 @@ pub(super) fn method(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, arg
     call(b, env, at, name, args)
 }
 
-/// Whether a function of the user has this name.
+/// Returns true if a function of the user has this name.
 pub(super) fn is_users(b: &Builder<'_>, name: &str) -> bool {
     b.block.iter().any(|function| function.name.text == name)
 }
 
-/// Whether a function has this name.
+/// Returns true if a function has this name.
 pub(super) fn is_function(b: &Builder<'_>, name: &str) -> bool {
     function_names(b).any(|function| function == name)
 }
 
-/// Every name that can be called here.
+/// Returns every name that can be called here.
 fn function_names<'b>(b: &'b Builder<'_>) -> impl Iterator<Item = &'b str> {
     let block = b.block.iter().map(|function| function.name.text.as_str());
     let table = Op::ALL.iter().map(|op| op.info().name).filter(|name| !name.is_empty());
@@ -147,17 +148,17 @@ fn function_names<'b>(b: &'b Builder<'_>) -> impl Iterator<Item = &'b str> {
     block.chain(table).chain(library).chain(reduce::NAMES).chain(LATER)
 }
 
-/// Whether the language itself has a function of this name.
+/// Returns true if the language itself has a function of this name.
 fn is_own(name: &str) -> bool {
     table_op(name).is_some() || library::forms(name).next().is_some() || reduce::NAMES.contains(&name)
 }
 
-/// Operations without a name come from operators, or from the compiler.
+/// Returns the operation of this name. Operations without a name come from operators or from the compiler.
 fn table_op(name: &str) -> Option<Op> {
     Op::ALL.iter().copied().find(|op| !name.is_empty() && op.info().name == name)
 }
 
-/// A call of an operation of the table.
+/// Evaluates a call of an operation of the op table.
 fn operation(b: &mut Builder<'_>, env: &mut Env, at: At, op: Op, args: &[Arg]) -> Value {
     let info = op.info();
     if let Some(name) = args.iter().find_map(|arg| arg.name.as_ref()) {
@@ -181,7 +182,7 @@ fn operation(b: &mut Builder<'_>, env: &mut Env, at: At, op: Op, args: &[Arg]) -
     }
 }
 
-/// What is said of an argument with a name where none has one.
+/// Returns the message for a named argument of a function whose arguments have no names.
 pub(super) fn named_argument(function: &str, name: &str) -> Message {
     match hints::argument(name) {
         Some(how) => diag::argument_otherwise(function, name, how),
@@ -189,8 +190,8 @@ pub(super) fn named_argument(function: &str, name: &str) -> Message {
     }
 }
 
-/// The first argument that is a dim where the function takes none, or none where it takes one; a number by which a dim goes may be
-/// either.
+/// Returns the index of the first argument that is a dim where a value is expected, or the reverse. A number
+/// fits a value parameter even if a dim has it as its name.
 fn misfit(b: &Builder<'_>, env: &Env, form: &Function, args: &[Arg]) -> Option<usize> {
     args.iter().enumerate().position(|(i, arg)| {
         let named = |label: &Name| form.params.iter().find(|param| param.name.text == label.text);
@@ -204,7 +205,7 @@ fn misfit(b: &Builder<'_>, env: &Env, form: &Function, args: &[Arg]) -> Option<u
     })
 }
 
-/// Whether all forms refuse one argument, which they call the same.
+/// Returns true if all forms refuse an argument for a parameter of the same name.
 fn misfit_of_all(forms: &[&Function], misfits: &[Option<usize>]) -> bool {
     let named = |(form, misfit): (&&Function, &Option<usize>)| {
         misfit.and_then(|i| form.params.get(i)).map(|param| param.name.text.clone())
@@ -214,7 +215,7 @@ fn misfit_of_all(forms: &[&Function], misfits: &[Option<usize>]) -> bool {
     first.is_some() && names.all(|name| name == first)
 }
 
-/// How a function is called that has these forms, each way once.
+/// Returns the text of all distinct ways to call a function with these forms.
 fn forms_text(name: &str, forms: &[&Function]) -> String {
     let param = |param: &Param| match param.default {
         Some(_) => format!("{} = …", param.name.text),
@@ -228,7 +229,7 @@ fn forms_text(name: &str, forms: &[&Function]) -> String {
     calls.join(" or ")
 }
 
-/// Whether all that a function cannot do without is given.
+/// Returns true if every required parameter has an argument.
 fn is_complete(form: &Function, args: &[Arg]) -> bool {
     let given = |(i, param): (usize, &Param)| {
         let named = |arg: &Arg| arg.name.as_ref().is_some_and(|name| name.text == param.name.text);
@@ -237,7 +238,7 @@ fn is_complete(form: &Function, args: &[Arg]) -> bool {
     form.params.iter().enumerate().all(|(i, param)| param.default.is_some() || given((i, param)))
 }
 
-/// The body of a function in place of its call.
+/// Expands the body of a function in place of its call.
 fn expand<'a>(
     b: &mut Builder<'a>,
     env: &mut Env,
@@ -274,7 +275,7 @@ fn expand<'a>(
     b.frames.push(Frame::new(callee, origin, at));
     let value = expr::body(b, &mut inner, &callee.body);
     let value = match (&callee.results, value) {
-        // Said where the function stands.
+        // The mistake is already reported at the function itself.
         (_, None) => Value::Unknown,
         (None, Some(value)) => value,
         (Some(results), Some(value)) => declared(b, &inner, callee, results, value),
@@ -290,8 +291,9 @@ fn expand<'a>(
     }
 }
 
-/// Has a function of the library compute in `f32` what it is given in fewer bits: where each operation is rounded, it is one. Gives
-/// the type to round to, the one in which its floats meet.
+/// Widens the 16-bit float arguments of a library function to `f32`, so that its body rounds only once. Under
+/// strict maths each operation rounds, and a library function counts as one operation. Returns the dtype to
+/// round the result to, the common dtype of the float arguments, unless that dtype is wide.
 fn in_singles(b: &mut Builder<'_>, inner: &mut Env) -> Option<DType> {
     let mut meets = None;
     for var in &mut inner.vars {
@@ -307,7 +309,7 @@ fn in_singles(b: &mut Builder<'_>, inner: &mut Env) -> Option<DType> {
     meets.filter(|dtype| dtype.is_narrow())
 }
 
-/// The results of a callee, held against its declaration.
+/// Checks the results of a callee against its declaration.
 fn declared(
     b: &mut Builder<'_>,
     inner: &Env,
@@ -329,7 +331,7 @@ fn declared(
     }
 }
 
-/// The environment of a callee: every parameter has its argument or its default.
+/// Builds the environment of a callee, in which every parameter has its argument or its default.
 fn arguments<'a>(
     b: &mut Builder<'a>,
     env: &mut Env,
@@ -395,7 +397,8 @@ fn arguments<'a>(
     bind(b, env, (callee, origin, at), &given)
 }
 
-/// Several dims that are given for a value of the library, which takes no tuples; one is its extent.
+/// Returns a value parameter of a library function that is given several dims. A single dim is valid, because
+/// it stands for its extent.
 fn several_for_one<'e>(
     b: &Builder<'_>,
     env: &Env,
@@ -420,7 +423,7 @@ fn bind<'a>(
     };
     let values: Vec<Option<Value>> = params().map(&mut value).collect();
     let mut inner = Env { types: generics(b, callee, &values), ..Env::default() };
-    // Dims first: the types of other parameters name them.
+    // Dims come first, because the types of other parameters name them.
     for (i, (param, given)) in params().enumerate().filter(|(_, (param, _))| is_dim(param)) {
         let axes = match given {
             Some(given) => dim_argument(b, env, callee, param, given)?,
@@ -438,7 +441,7 @@ fn bind<'a>(
             _ if is_dim(param) => continue,
             (Some(value), Some(given), _) => argument(b, &inner, callee, param, (value, given.at)),
             (_, _, Some(default)) => {
-                // A default is a part of the callee.
+                // A default is evaluated as a part of the callee.
                 b.frames.push(Frame::new(callee, origin, at));
                 let value = expr::expr(b, &mut Env::default(), default);
                 b.frames.pop();
@@ -454,7 +457,7 @@ fn bind<'a>(
     whole.map(|()| inner)
 }
 
-/// Refuses a dim that is given for two of the dims of a function of the library.
+/// Reports a dim that is passed for two dim parameters of a library function.
 fn own_dims(b: &mut Builder<'_>, inner: &Env, callee: &Function, given: &[Option<&Expr>]) -> Option<()> {
     let mut known = AxisSet::EMPTY;
     for (param, given) in callee.params.iter().zip(given) {
@@ -470,7 +473,8 @@ fn own_dims(b: &mut Builder<'_>, inner: &Env, callee: &Function, given: &[Option
     Some(())
 }
 
-/// What the generics of a callee stand for: the dtype of the first value that is given for one, if that may be, else `f32`.
+/// Returns the dtype of each generic of a callee. The first typed argument of a suitable dtype decides, else
+/// `f32`.
 fn generics(b: &Builder<'_>, callee: &Function, values: &[Option<Value>]) -> Vec<(String, DType)> {
     let stands = |generic: &Name| {
         let is_of = |param: &Param| match &param.kind {
@@ -487,7 +491,7 @@ fn generics(b: &Builder<'_>, callee: &Function, values: &[Option<Value>]) -> Vec
     callee.generics.iter().map(stands).collect()
 }
 
-/// The axes of what is given for a dim: one for a function with types, any number for a template.
+/// Returns the axes passed for a dim parameter: one axis for a typed function, any number for a template.
 fn dim_argument(
     b: &mut Builder<'_>,
     env: &Env,
@@ -507,7 +511,7 @@ fn dim_argument(
     dims::argument(b, env, given, function, &otherwise)
 }
 
-/// The parameter that a number is meant for that stands where dims are that may be left out.
+/// Returns the parameter that a number was probably meant for, if the number is passed for an optional dim.
 fn meant<'c>(
     b: &Builder<'_>,
     env: &Env,
@@ -526,7 +530,7 @@ fn meant<'c>(
     later.next().filter(|_| is_number).map(|other| other.name.text.as_str())
 }
 
-/// The axes of a value, or of several.
+/// Returns the axes of a value or of a tuple of values.
 pub(super) fn axes_of(b: &Builder<'_>, value: &Value) -> AxisSet {
     match value {
         Value::Node(id) => b.graph.node(*id).axes,
@@ -536,7 +540,7 @@ pub(super) fn axes_of(b: &Builder<'_>, value: &Value) -> AxisSet {
     }
 }
 
-/// An argument, held against the type of its parameter.
+/// Checks an argument against the type of its parameter.
 fn argument(
     b: &mut Builder<'_>,
     inner: &Env,
@@ -578,7 +582,7 @@ fn takes(callee: &Function) -> String {
     if least == most { count(most, "argument") } else { format!("{least} to {most} arguments") }
 }
 
-/// `1 value`, `2 values`.
+/// Returns `1 value`, `2 values`.
 pub(super) fn count(number: usize, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     match number {
@@ -587,7 +591,7 @@ pub(super) fn count(number: usize, noun: &str) -> String {
     }
 }
 
-/// `1 is`, `2 are`.
+/// Returns `1 is`, `2 are`.
 pub(super) fn were(number: usize) -> String {
     match number {
         0 => String::from("none are"),

@@ -1,4 +1,4 @@
-//! Dims: which axis a name means, in a signature and in a call.
+//! Dims: resolution of dim names to axes, in signatures and in calls.
 //!
 //! Invariant: a dim has one extent in a function, and a callee's dims are axes of its caller.
 
@@ -9,11 +9,11 @@ use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AXES_MAX, AxisId};
 use crate::parse::ast::{At, Dim, Expr, ExprKind, Function, TensorType};
 
-/// Most elements that the fixed dims of a tensor may come to: far more than fit in any memory, and few enough to
-/// compute with.
+/// Largest number of elements that the fixed dims of a tensor may multiply to. The limit exceeds any memory,
+/// and products below it do not overflow.
 pub(super) const ELEMENTS_MAX: i64 = 1 << 40;
 
-/// The axes that an argument names: `D`, `3`, or several of them, `(H, W)`.
+/// Returns the axes that an argument names: `D`, `3`, or a tuple such as `(H, W)`.
 pub(super) fn named(b: &Builder<'_>, env: &Env, e: &Expr) -> Option<Vec<AxisId>> {
     match &e.kind {
         ExprKind::Name(name) if env.var(name).is_none() => env.dim(name).map(<[AxisId]>::to_vec),
@@ -26,7 +26,7 @@ pub(super) fn named(b: &Builder<'_>, env: &Env, e: &Expr) -> Option<Vec<AxisId>>
     }
 }
 
-/// Whether this can only be meant as a dim, which there is none of by that name.
+/// Returns true if the name can only be meant as a dim, but no dim has it.
 pub(super) fn is_mistyped(env: &Env, e: &Expr) -> bool {
     let ExprKind::Name(name) = &e.kind else { return false };
     let is_upper = name.starts_with(char::is_uppercase);
@@ -34,7 +34,8 @@ pub(super) fn is_mistyped(env: &Env, e: &Expr) -> bool {
     is_upper && !is_constant && env.var(name).is_none() && env.dim(name).is_none()
 }
 
-/// The axes that an argument of `function` names, each once; `otherwise` is said of what is no dim at all.
+/// Returns the axes that an argument of `function` names, without duplicates. `otherwise` is the message for
+/// an argument that is no dim at all.
 pub(super) fn argument(
     b: &mut Builder<'_>,
     env: &Env,
@@ -75,7 +76,7 @@ pub(super) fn argument(
     axes
 }
 
-/// The one axis that an argument of `function` names.
+/// Returns the one axis that an argument of `function` names.
 pub(super) fn one(
     b: &mut Builder<'_>,
     env: &Env,
@@ -92,7 +93,7 @@ pub(super) fn one(
     axis
 }
 
-/// The axis of a name: as the body at hand calls it, or as the function being built does.
+/// Returns the axis of a name in the current body, or else in the function being built.
 pub(super) fn find(b: &Builder<'_>, env: &Env, name: &str) -> Option<AxisId> {
     match env.dim(name) {
         Some(axes) => only(axes),
@@ -100,7 +101,7 @@ pub(super) fn find(b: &Builder<'_>, env: &Env, name: &str) -> Option<AxisId> {
     }
 }
 
-/// The axes of a type of a callee, which `bind_callee` has bound.
+/// Returns the axes of a callee's type, which `bind_callee` has bound.
 pub(super) fn lookup(inner: &Env, ty: &TensorType) -> Option<Vec<AxisId>> {
     ty.dims.iter().map(|dim| inner.axis(&dim.name.text)).collect()
 }
@@ -148,8 +149,8 @@ pub(super) fn bind_callee(
     Some(())
 }
 
-/// Makes the axes of a list of dims known, in order of first appearance. `fixed` says which have an extent.
-/// Whatever is wrong is reported; there is nothing if a dim is there twice or there are too many.
+/// Declares the axes of a list of dims, in order of first appearance. `fixed` lists the dims with known
+/// extents. Reports mistakes. Returns none if a dim occurs twice or there are too many dims or elements.
 pub(super) fn declare(
     b: &mut Builder<'_>,
     env: &mut Env,
@@ -173,7 +174,7 @@ pub(super) fn declare(
     Some(axes)
 }
 
-/// The axis of a dim, made if it is new.
+/// Returns the axis of a dim, and creates it if it is new.
 pub(super) fn axis(
     b: &mut Builder<'_>,
     env: &mut Env,
@@ -200,7 +201,7 @@ pub(super) fn axis(
     Some(axis)
 }
 
-/// The extents that dims are declared with, wherever in a signature; two for one dim is a mistake.
+/// Returns the extents that dims are declared with anywhere in a signature. Reports a dim with two extents.
 pub(super) fn fixed<'d>(b: &mut Builder<'_>, dims: impl Iterator<Item = &'d Dim>) -> Vec<(String, i64)> {
     let mut fixed: Vec<(String, i64)> = Vec::new();
     for dim in dims {

@@ -1,7 +1,7 @@
-//! Expressions and statements: each gives a value, or reports why not.
+//! Expressions and statements: each evaluates to a value or reports a mistake.
 //!
-//! Invariant: after a mistake the value is unknown, and whatever is made of it is unknown without a further
-//! message.
+//! Invariant: a mistake gives the unknown value. Every value computed from an unknown value is unknown,
+//! without a further message.
 
 use std::fmt;
 
@@ -15,11 +15,11 @@ use crate::ir::graph::{AxisSet, Node, NodeId, NodeKind, ParamId, SpanId};
 use crate::ir::ops::{Op, Typing};
 use crate::parse::ast::{At, Binary, Block, Expr, ExprKind, Link, Name, Pattern, Stmt, Unary};
 
-/// Names that stand for a number.
+/// Named constants.
 pub(super) const CONSTANTS: [(&str, f64); 4] =
     [("INF", f64::INFINITY), ("NAN", f64::NAN), ("PI", std::f64::consts::PI), ("E", std::f64::consts::E)];
 
-/// The value of an expression.
+/// Evaluates an expression.
 pub(super) fn expr(b: &mut Builder<'_>, env: &mut Env, e: &Expr) -> Value {
     match &e.kind {
         ExprKind::Int(value, suffix) => integer(b, e.at, *value, suffix.as_deref()),
@@ -53,13 +53,13 @@ pub(super) fn expr(b: &mut Builder<'_>, env: &mut Env, e: &Expr) -> Value {
     }
 }
 
-/// The value of an expression that must be one value.
+/// Evaluates an expression that must give a single value.
 pub(super) fn single(b: &mut Builder<'_>, env: &mut Env, e: &Expr) -> Value {
     let value = expr(b, env, e);
     one(b, e.at, value)
 }
 
-/// Rejects several values where one is wanted.
+/// Reports a tuple where a single value is required.
 pub(super) fn one(b: &mut Builder<'_>, at: At, value: Value) -> Value {
     match value {
         Value::Tuple(_) => b.error(at, diag::tuple_value()),
@@ -131,7 +131,7 @@ fn named(b: &mut Builder<'_>, env: &Env, at: At, name: &str) -> Value {
     b.error_here(at, diag::unknown_name(name, near))
 }
 
-/// Which value, dim or constant may be meant.
+/// Suggests a similar value, dim or constant.
 fn near(env: &Env, name: &str) -> String {
     let vars = env.vars.iter().map(|var| var.name.as_str());
     let dims = env.dims.iter().map(|(dim, _)| dim.as_str());
@@ -139,7 +139,7 @@ fn near(env: &Env, name: &str) -> String {
     diag::did_you_mean(name, vars.chain(dims).chain(constants).chain(["true", "false"]))
 }
 
-/// Whether nothing goes by a name or one like it, and no mistake is why.
+/// Returns true if no reported mistake explains the name and nothing has the name or a similar one.
 pub(super) fn is_unknown(b: &Builder<'_>, env: &Env, name: &str) -> bool {
     let is_constant = CONSTANTS.iter().any(|(constant, _)| *constant == name);
     let is_known = env.var(name).is_some() || env.dim(name).is_some() || is_constant;
@@ -149,7 +149,7 @@ pub(super) fn is_unknown(b: &Builder<'_>, env: &Env, name: &str) -> bool {
 }
 
 fn unary(b: &mut Builder<'_>, env: &mut Env, at: At, op: Unary, x: &Expr) -> Value {
-    // The least of a type is written with a number that it does not have.
+    // The magnitude of the least value of an integer type is out of range, so the sign is applied first.
     if let (Unary::Neg, ExprKind::Int(number, Some(suffix))) = (op, &x.kind)
         && let Some(dtype) = DType::from_name(suffix)
         && let (least @ ..0, _) = dtype.range()
@@ -166,7 +166,7 @@ fn unary(b: &mut Builder<'_>, env: &mut Env, at: At, op: Unary, x: &Expr) -> Val
     apply(b, at, op, what, vec![(value, Operand::of(x))])
 }
 
-/// Operators in turn, each on what those before it gave.
+/// Evaluates operators from left to right.
 fn chain(b: &mut Builder<'_>, env: &mut Env, first: &Expr, links: &[Link]) -> Value {
     let mut left = (single(b, env, first), Operand::of(first));
     for Link { op, at, operand } in links {
@@ -189,7 +189,7 @@ fn binary(b: &mut Builder<'_>, at: At, op: Binary, sides: [(Value, Operand<'_>);
     apply(b, at, table_op(op), op.symbol(), sides.into())
 }
 
-/// The operation of an operator.
+/// Returns the operation of an operator.
 pub(super) fn table_op(op: Binary) -> Op {
     match op {
         Binary::Add => Op::Add,
@@ -211,7 +211,7 @@ pub(super) fn table_op(op: Binary) -> Op {
     }
 }
 
-/// The dtype of one value; alone, for a number without one.
+/// Returns the dtype of a single value. A weak number has its default dtype.
 pub(super) fn dtype_of(b: &Builder<'_>, value: &Value) -> Option<DType> {
     match value {
         Value::Node(id) => Some(b.graph.node(*id).dtype),
@@ -220,7 +220,7 @@ pub(super) fn dtype_of(b: &Builder<'_>, value: &Value) -> Option<DType> {
     }
 }
 
-/// An operand in a message: where it is, and what is written there, if that is short enough to repeat.
+/// An operand in a message: its place, and its text if short enough to repeat.
 #[derive(Clone, Copy)]
 pub(super) struct Operand<'e> {
     pub(super) at: At,
@@ -243,7 +243,7 @@ impl fmt::Display for Operand<'_> {
     }
 }
 
-/// An operation of the table on operands that meet in one dtype.
+/// Applies an operation of the op table to operands of a common dtype.
 pub(super) fn apply(
     b: &mut Builder<'_>,
     at: At,
@@ -255,7 +255,7 @@ pub(super) fn apply(
     let typing = op.info().typing;
     let weak: Option<Vec<Weak>> = args.iter().map(|(value, _)| as_weak(value)).collect();
     let ids = match weak {
-        // Only what keeps the dtype of its operands can wait for one.
+        // A result stays weak only if the operation keeps the dtype of its operands.
         Some(numbers) => {
             let is_float = numbers.iter().any(|number| number.is_float);
             match typing {
@@ -290,7 +290,7 @@ pub(super) fn apply(
     known(b.apply(op, &ids, span))
 }
 
-/// The value rounded to its own type, if that is narrower than what it is computed in.
+/// Rounds a value to its own dtype, if it is computed in a wider dtype.
 fn round(b: &mut Builder<'_>, id: NodeId, span: SpanId) -> Option<NodeId> {
     let Node { dtype, axes, .. } = *b.graph.node(id);
     if !(dtype.is_narrow() && dtype.is_float()) {
@@ -329,7 +329,7 @@ fn resolve_all(b: &mut Builder<'_>, args: &[(Value, Operand<'_>)], dtype: DType)
     args.iter().map(|(value, _)| typed(b, value, dtype)).collect()
 }
 
-/// The value as a node; a number without a dtype gets this one.
+/// Returns the value as a node. A weak number gets this dtype.
 pub(super) fn typed(b: &mut Builder<'_>, value: &Value, dtype: DType) -> Option<NodeId> {
     match value {
         Value::Node(id) => Some(*id),
@@ -338,7 +338,7 @@ pub(super) fn typed(b: &mut Builder<'_>, value: &Value, dtype: DType) -> Option<
     }
 }
 
-/// Brings operands to one dtype: that of those that have one.
+/// Converts operands to one dtype, the common dtype of the typed operands.
 fn meet(b: &mut Builder<'_>, at: At, what: &str, args: &[(Value, Operand<'_>)]) -> Option<Vec<NodeId>> {
     if args.iter().any(|(value, _)| matches!(value, Value::Unknown | Value::Tuple(_))) {
         return None;
@@ -369,7 +369,7 @@ fn meet(b: &mut Builder<'_>, at: At, what: &str, args: &[(Value, Operand<'_>)]) 
     ids.into_iter().map(|id| widened(b, id, dtype)).collect()
 }
 
-/// The dtype in which values of two meet: floats of 16 bits and `f32` in `f32`.
+/// Returns the dtype in which values of two dtypes meet. Different floats of at most 32 bits meet in `f32`.
 pub(super) fn common(a: DType, b: DType) -> Option<DType> {
     let single = [a, b].iter().all(|dtype| dtype.computed() == DType::F32);
     match () {
@@ -379,7 +379,7 @@ pub(super) fn common(a: DType, b: DType) -> Option<DType> {
     }
 }
 
-/// The value as one of a dtype that is as exact or more.
+/// Casts a value to a dtype, unless it has that dtype already.
 pub(super) fn widened(b: &mut Builder<'_>, id: NodeId, dtype: DType) -> Option<NodeId> {
     let Node { dtype: has, axes, span, .. } = *b.graph.node(id);
     if has == dtype {
@@ -395,8 +395,9 @@ fn mixed(what: &str, left: (DType, Operand<'_>), right: (DType, Operand<'_>)) ->
     diag::mixed(what, left.0, right.0, mend(left, right))
 }
 
-/// What makes two dtypes one: a whole number without the suffix that gave it one; else the cast of the integer to the float, of what is
-/// less exact to `f64`, of the integer with fewer bits, or of the right to the left.
+/// Suggests an edit that gives two operands one dtype. An integer literal loses its suffix. Otherwise an
+/// integer is cast to the float, any operand to `f64`, the narrower integer to the wider one, or the right
+/// operand to the left.
 fn mend(left: (DType, Operand<'_>), right: (DType, Operand<'_>)) -> String {
     let number = [left, right].into_iter().find_map(|(_, operand)| match operand.kind {
         Some(ExprKind::Int(value, Some(_))) => Some(value),
@@ -421,7 +422,8 @@ fn cast(b: &mut Builder<'_>, env: &Env, at: At, value: Value, name: &Name) -> Va
     if dtype == DType::Bool && from != DType::Bool {
         return b.error(at, diag::cast_to_bool());
     }
-    // An extent or a whole number is exact in the dtype asked for, and may not be in between.
+    // An extent or an integer literal is exact in the requested dtype, but might overflow an intermediate
+    // `i32`.
     let holds = |kind: &WeakKind| match kind {
         WeakKind::Literal(Const::Int(x)) => dtype.is_float() || dtype == DType::U32 && *x >= 0,
         WeakKind::Extent(_) => dtype.is_float() || dtype == DType::U32,
@@ -450,7 +452,7 @@ fn conditional(b: &mut Builder<'_>, env: &mut Env, at: At, condition: &Expr, blo
     pick(b, at, test, sides, [Operand::of(left), Operand::of(right)])
 }
 
-/// One of two values of the same kind by a condition.
+/// Selects one of two values of the same kind by a condition.
 pub(super) fn pick(
     b: &mut Builder<'_>,
     at: At,
@@ -487,7 +489,7 @@ pub(super) fn pick(
     }
 }
 
-/// The value of a nested block; what it binds ends with it.
+/// Evaluates a nested block. Names that the block binds go out of scope.
 pub(super) fn block(b: &mut Builder<'_>, env: &mut Env, block: &Block) -> Value {
     let outer = env.vars.len();
     let value = body(b, env, block).unwrap_or(Value::Unknown);
@@ -495,7 +497,7 @@ pub(super) fn block(b: &mut Builder<'_>, env: &mut Env, block: &Block) -> Value 
     value
 }
 
-/// The value of a function's body, if it ends with one.
+/// Evaluates the body of a function. Returns the value of the tail, if there is one.
 pub(super) fn body(b: &mut Builder<'_>, env: &mut Env, block: &Block) -> Option<Value> {
     for stmt in &block.stmts {
         match stmt {
@@ -528,7 +530,7 @@ fn binding(b: &mut Builder<'_>, env: &mut Env, pattern: &Pattern, value: &Expr) 
     named.into_iter().for_each(|(name, part)| bind(b, env, name, part));
 }
 
-/// What each name of a pattern stands for.
+/// Returns the value of each name of a pattern.
 fn named_parts<'p>(b: &mut Builder<'_>, pattern: &'p Pattern, given: Value) -> Vec<(&'p Name, Value)> {
     let (names, at) = match pattern {
         Pattern::Name(name) => return vec![(name, given)],
@@ -556,7 +558,7 @@ fn bind(b: &mut Builder<'_>, env: &mut Env, name: &Name, value: Value) {
     }
 }
 
-/// `p = given`, of a value that stands at the first place.
+/// Evaluates the assignment `p = given`. `place` is the token of the value and `at` that of the operator.
 fn assign(b: &mut Builder<'_>, env: &mut Env, target: &Name, given: Value, (place, at): (At, At)) {
     if target.text == "_" {
         return;
@@ -570,7 +572,7 @@ fn assign(b: &mut Builder<'_>, env: &mut Env, target: &Name, given: Value, (plac
     }
 }
 
-/// `p += value`.
+/// Evaluates `p += value`.
 fn update(b: &mut Builder<'_>, env: &mut Env, target: &Name, op: Binary, (value, at): (&Expr, At)) {
     let given = single(b, env, value);
     let Some((old, _)) = assigned(b, env, target) else { return };
@@ -580,7 +582,7 @@ fn update(b: &mut Builder<'_>, env: &mut Env, target: &Name, op: Binary, (value,
     assign(b, env, target, new, (value.at, at));
 }
 
-/// The value until now of what is assigned, and the `&mut` parameter that it is.
+/// Returns the current value of an assigned name with its `&mut` parameter.
 fn assigned(b: &mut Builder<'_>, env: &mut Env, target: &Name) -> Option<(Value, ParamId)> {
     let message = match env.var(&target.text) {
         Some(var) => match var.kind {
@@ -592,7 +594,7 @@ fn assigned(b: &mut Builder<'_>, env: &mut Env, target: &Name) -> Option<(Value,
             let in_place = |var: &&super::build::Var| matches!(var.kind, VarKind::InPlace(_));
             let vars = env.vars.iter().filter(in_place).map(|var| var.name.as_str());
             let near = diag::did_you_mean(&target.text, vars);
-            // What uses the name is not a second mistake.
+            // Binding the name prevents a second message where the name is used.
             env.bind(&target.text, Value::Unknown, VarKind::Let);
             diag::assign_unknown(&target.text, near)
         }

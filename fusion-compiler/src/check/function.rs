@@ -1,4 +1,4 @@
-//! The functions of a block: what is checked of each, and the graphs of the exported ones.
+//! The functions of a block: checks of each function, and the graphs of exported functions.
 //!
 //! Invariant: a mistake in one function hides no mistake in another.
 
@@ -21,7 +21,7 @@ use crate::parse::{self, Item, Places, Sink};
 use crate::target;
 use proc_macro2::{Ident, TokenStream};
 
-/// Checks all functions of a block; also gives the names that nothing uses in each that is not exported.
+/// Checks all functions of a block. Also returns the unused names in each private function.
 pub(super) fn items(tokens: TokenStream) -> Result<(Vec<Function>, Vec<Vec<Ident>>), Failure> {
     let mut sink = Sink::default();
     let items = parse::items(tokens, &mut sink);
@@ -41,23 +41,25 @@ pub(super) fn items(tokens: TokenStream) -> Result<(Vec<Function>, Vec<Vec<Ident
         };
         let context = (block.as_slice(), mistaken.as_slice());
         let mut checked = Vec::from_iter(function((number, item), first, context, &places, &mut errors));
-        // What is wrong with the first is wrong with all.
+        // A mistake in the first instance recurs in every other instance.
         let others = if errors.len() == before { others } else { &[] };
         for &dtype in others {
             checked.extend(function((number, item), Some(dtype), context, &places, &mut errors));
         }
-        // A mistyped name in the body is a mistake of its own.
+        // A mistyped name in the body can make a parameter seem unused.
         if errors.len() == before {
             unused(&item.function, &places, &mut errors);
         }
         functions.extend(checked.into_iter().filter(|_| item.function.exported));
     }
     if errors.is_empty() {
-        // One with attributes, `#[allow(unused)]`, is as it is for a reason; there is no output that could have them.
+        // A private function with attributes, such as `#[allow(unused)]`, gets no warnings, because no
+        // emitted item could carry its attributes.
         let inner = items.iter().filter(|item| !item.function.exported && item.attributes.is_empty());
         return Ok((functions, inner.map(|item| unused_lets(&item.function, &places)).collect()));
     }
-    // The first of a name stands for all of them: a second stub would be a second mistake, if not left out where the first is there.
+    // Only the first function of a name gets a stub, because a second stub would be a second error. Functions
+    // under `#[cfg]` all get a stub, because the first may be left out of the build.
     let first = |i: usize| block[..i].iter().all(|other| other.name.text != block[i].name.text);
     let is_one = |(i, item): &(usize, &Item)| first(*i) || item.function.conditional;
     let exported = items.iter().enumerate().filter(|(_, item)| item.function.exported).filter(is_one);
@@ -72,20 +74,22 @@ fn duplicates(block: &[&ast::Function], places: &Places, errors: &mut Diagnostic
     for (i, function) in block.iter().enumerate() {
         let Name { text, at } = &function.name;
         let mut same = block[..i].iter().filter(|other| other.name.text == *text);
-        // Of those with a `#[cfg]` each, rustc says whether there are two.
+        // rustc detects duplicates among functions that all have a `#[cfg]`.
         if same.any(|other| !function.conditional || !other.conditional) {
             errors.push(places.span(*at), diag::duplicate_function(text));
         }
     }
 }
 
-/// Private functions that are written as for Rust, and that nothing can call; all, where none is exported.
+/// Reports private functions that have a Rust-like signature and no caller, and a block without an exported
+/// function.
 fn uncalled(items: &[Item], calls: &[String], places: &Places, errors: &mut Diagnostics) {
-    // What could not be read may call them, or be their `pub`.
+    // A part of the source that could not be parsed may call the function, or contain its `pub`.
     if !errors.is_empty() {
         return;
     }
-    // One with attributes, `#[cfg(test)]` or `#[allow(dead_code)]`, is as it is for a reason.
+    // A function with attributes, such as `#[cfg(test)]` or `#[allow(dead_code)]`, may be uncalled on
+    // purpose.
     let plain = items.iter().filter(|item| item.attributes.is_empty()).map(|item| &item.function);
     for function in plain.filter(|function| !function.exported && function.is_typed()) {
         let Name { text, at } = &function.name;
@@ -100,7 +104,7 @@ fn uncalled(items: &[Item], calls: &[String], places: &Places, errors: &mut Diag
     }
 }
 
-/// What is checked of any function, called or not.
+/// Checks generics, parameter names and the presence of a value in any function, called or not.
 fn head(function: &ast::Function, places: &Places, errors: &mut Diagnostics) {
     if let Some(generic) = function.generics.get(1) {
         errors.push(places.span(generic.at), diag::one_generic());
@@ -168,7 +172,7 @@ fn unused(function: &ast::Function, places: &Places, errors: &mut Diagnostics) {
     }
 }
 
-/// The dims of a parameter that the body or a result uses, and no other parameter has.
+/// Returns the dims of a parameter that the body or a result uses and no other parameter provides.
 fn dims_it_gives<'f>(function: &'f ast::Function, param: &'f ast::Param) -> Vec<&'f str> {
     let has = |ty: &TensorType, name: &str| ty.dims.iter().any(|dim| dim.name.text == name);
     let given = |other: &ast::Param, name: &str| {
@@ -184,7 +188,7 @@ fn dims_it_gives<'f>(function: &'f ast::Function, param: &'f ast::Param) -> Vec<
     names.filter(|name| used(name) && !function.params.iter().any(|other| given(other, name))).collect()
 }
 
-/// The graph of a function whose signature says everything, for one type that its generic stands for.
+/// Builds the graph of a typed function, for one dtype of its generic.
 fn function(
     (number, item): (usize, &Item),
     generic: Option<DType>,
@@ -216,7 +220,7 @@ fn function(
     in_place(&mut b, &env, function);
     results.complete(&mut b, &mut env, function);
     returned(&mut b, &env, function, value, &results.orders);
-    // A mistake in the body may be why nothing makes them.
+    // A mistake in the body may be the reason why nothing creates the dims.
     if b.error_count() == mistakes {
         for dim in results.unmade {
             b.error(dim.name.at, diag::result_dim_unknown(&dim.name.text));
@@ -236,7 +240,7 @@ fn function(
     Some(Function { number, signature, options, graph: b.graph, spans: b.spans })
 }
 
-/// What all targets lack, if none can hold the function.
+/// Returns the features that the targets lack, if no target supports the function.
 fn nowhere(graph: &Graph, targets: &[Target]) -> Option<String> {
     let lacks: Option<Vec<String>> = targets
         .iter()
@@ -245,25 +249,25 @@ fn nowhere(graph: &Graph, targets: &[Target]) -> Option<String> {
     lacks.map(|lacks| lacks.join(", and "))
 }
 
-/// The declared results of a function.
+/// Declared results of a function.
 struct Results<'f> {
-    /// The axes of each, unless its type is a mistake or has a dim that is not known yet.
+    /// Axes of each result, unless its type is a mistake or has a dim that is not known yet.
     orders: Vec<Option<Vec<AxisId>>>,
-    /// Dims that nothing has made so far: a call in the body may.
+    /// Dims that neither a parameter nor the body creates. A template that the body calls may.
     unmade: Vec<&'f Dim>,
-    /// The dims of fixed extent.
+    /// Dims of fixed extent.
     fixed: Vec<(String, i64)>,
 }
 
 impl<'f> Results<'f> {
-    /// The dims of a type that nothing has made so far.
+    /// Returns the dims of a type that nothing has created so far.
     fn unmade(&self, env: &Env, ty: &'f TensorType) -> Vec<&'f Dim> {
         let is_known =
             |name: &str| env.dim(name).is_some() || self.fixed.iter().any(|(fixed, _)| fixed == name);
         ty.dims.iter().filter(|dim| !is_known(&dim.name.text)).collect()
     }
 
-    /// Looks again for dims of results, once the templates that the body calls have made theirs.
+    /// Declares the results whose dims the templates called by the body have created.
     fn complete(&mut self, b: &mut Builder<'_>, env: &mut Env, function: &'f ast::Function) {
         let declared = std::mem::take(&mut self.unmade);
         for (i, ty) in function.results.iter().flatten().enumerate() {
@@ -281,7 +285,7 @@ impl<'f> Results<'f> {
     }
 }
 
-/// Declares dims, parameters and results. Nothing if the body cannot be checked.
+/// Declares dims, parameters and results. Returns none if the body cannot be checked.
 fn signature<'f>(
     b: &mut Builder<'_>,
     env: &mut Env,
@@ -323,8 +327,8 @@ fn signature<'f>(
     Some(results)
 }
 
-/// Adds a parameter to the graph and to what names mean: to nothing known, for a mistake in its dtype.
-/// Nothing if there are too many dims to go on.
+/// Adds a parameter to the graph and to the environment. A mistake in the dtype binds the name to an unknown
+/// value. Returns none if there are too many dims to continue.
 fn declare_param(
     b: &mut Builder<'_>,
     env: &mut Env,
@@ -392,10 +396,10 @@ fn declare_dim(
     Some(())
 }
 
-/// What may have been meant by a dtype that there is not, or by one of `others`.
+/// Suggests a dtype, or one of `others`, for an unknown name.
 pub(super) fn near_dtype(name: &str, others: &[&'static str]) -> String {
     let meant = match name {
-        // What Rust and PyTorch have for the like.
+        // Names of similar types in Rust and PyTorch.
         "i64" | "int" | "long" | "isize" => "i32",
         "u64" | "uint" => "u32",
         "float" => "f32",
@@ -418,7 +422,7 @@ fn check_dtype(b: &mut Builder<'_>, env: &Env, name: &Name) {
     }
 }
 
-/// The new values of `&mut` parameters become outputs.
+/// Adds the new values of `&mut` parameters to the outputs.
 fn in_place(b: &mut Builder<'_>, env: &Env, function: &ast::Function) {
     for param in function.params.iter().filter(|param| param.is_in_place()) {
         let is_param =
@@ -436,7 +440,7 @@ fn in_place(b: &mut Builder<'_>, env: &Env, function: &ast::Function) {
     }
 }
 
-/// The value of the body becomes the returned outputs.
+/// Adds the value of the body to the outputs.
 fn returned(
     b: &mut Builder<'_>,
     env: &Env,
@@ -475,7 +479,7 @@ fn returned(
     }
 }
 
-/// The value of a body as one for each result.
+/// Returns the value of a body as a list with one value for each result.
 pub(super) fn parts(
     b: &mut Builder<'_>,
     function: &ast::Function,
@@ -503,7 +507,7 @@ pub(super) fn parts(
     None
 }
 
-/// Where each result is written, if the body ends with a tuple.
+/// Returns the place of each result, if the body ends with a tuple.
 fn tail_places(function: &ast::Function, parts: usize, at: At) -> Vec<At> {
     match function.body.tail.as_ref().map(|tail| &tail.kind) {
         Some(ast::ExprKind::Tuple(values)) => values.iter().map(|value| value.at).collect(),
@@ -511,8 +515,9 @@ fn tail_places(function: &ast::Function, parts: usize, at: At) -> Vec<At> {
     }
 }
 
-/// A result, held against its declaration: the same dtype, which may be written as what a function is generic over, and no other dims.
-/// Along those that it lacks it is the same.
+/// Checks a result against its declaration, which must have a compatible dtype and all dims of the value.
+/// `written` is the dtype as the user wrote it, possibly a generic. The value is broadcast along dims that it
+/// lacks.
 pub(super) fn fit_result(
     b: &mut Builder<'_>,
     value: Value,
@@ -548,13 +553,14 @@ pub(super) fn fit_result(
         b.error(at, diag::result_extra_dim(dim, text, fix));
         return None;
     }
-    // Stores round.
+    // A store rounds to the declared dtype.
     let id = expr::widened(b, id, wants)?;
     let span = b.place(at);
     b.widen(id, declared, span)
 }
 
-/// The new value of a `&mut` parameter: its dtype, and along all of its dims.
+/// Converts the new value of a `&mut` parameter to the dtype of the parameter and broadcasts it along all its
+/// dims.
 pub(super) fn fit_in_place(
     b: &mut Builder<'_>,
     param: ParamId,
@@ -588,7 +594,7 @@ fn type_text(ty: &TensorType) -> String {
     format!("`{}{}`", ty.dtype.text, diag::dims(ty.dims.iter().map(|dim| dim.name.text.as_str())))
 }
 
-/// What Rust sees of a function. A mistaken dtype counts as `f32`.
+/// Returns the signature that Rust sees of a function. A mistaken dtype counts as `f32`.
 fn rust_signature(item: &Item, places: &Places) -> Signature {
     let function = &item.function;
     let element = |name: &Name| match function.generics.iter().any(|generic| generic.text == name.text) {

@@ -1,6 +1,7 @@
-//! What functions of the library ask of their arguments and the language cannot say: each gives a value, or the mistake.
+//! Argument checks of library functions that the language itself cannot express. Each guard returns a value
+//! or reports the mistake.
 //!
-//! Only the library can call them, by names that are free for users' functions.
+//! Only the library can call guards, so users' functions may have the same names.
 
 use super::build::{Builder, Env, Value};
 use super::call::axes_of;
@@ -10,7 +11,8 @@ use crate::ir::dtype::DType;
 use crate::ir::graph::{Node, NodeKind};
 use crate::parse::ast::{Arg, At, ExprKind};
 
-/// `alike(x, y)`: `x`, which has the dims of `y`, unless one of both is a single number.
+/// Evaluates `alike(x, y)`: returns `x` after checking that `x` and `y` have the same dims or one is a
+/// scalar.
 pub(super) fn alike(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> Value {
     let [first, second] = args else { unreachable!("the library has no mistakes") };
     let [value, second] = [first, second].map(|arg| single(b, env, &arg.value));
@@ -24,7 +26,8 @@ pub(super) fn alike(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) ->
     if matches!(second, Value::Unknown) { Value::Unknown } else { value }
 }
 
-/// `classes(t)`: whole numbers of any type as `i32`, those beyond it by their bits.
+/// Evaluates `classes(t)`: converts integers of any type to `i32`. Values out of the range of `i32` keep
+/// their low bits.
 pub(super) fn classes(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> Value {
     let [arg] = args else { unreachable!("the library has no mistakes") };
     let value = single(b, env, &arg.value);
@@ -40,7 +43,8 @@ pub(super) fn classes(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) 
     known(b.push(Node { kind: NodeKind::Cast, args: vec![id], dtype: DType::I32, axes, span }))
 }
 
-/// `number(eps)`: one number for all elements, by the name of the argument that it is.
+/// Evaluates `number(eps)`: returns the argument after checking that it is a scalar. The mistake names the
+/// argument.
 pub(super) fn number(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> Value {
     let [arg] = args else { unreachable!("the library has no mistakes") };
     let value = single(b, env, &arg.value);
@@ -54,7 +58,7 @@ pub(super) fn number(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -
     }
 }
 
-/// The function of the library that asks.
+/// Returns the name of the library function being expanded.
 fn function<'b>(b: &Builder<'b>) -> &'b str {
     b.frames.last().map_or("", |frame| frame.function.name.text.as_str())
 }

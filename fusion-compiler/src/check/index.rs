@@ -1,7 +1,10 @@
-//! `at`, `slice`, `flip`, `roll`, `pad`, `concat` and `take`: elements of a value at other places, of which none is moved.
+//! `at`, `slice`, `flip`, `roll`, `pad`, `concat` and `take`: elements of a value at other places, without
+//! moving data.
 //!
-//! Each says of every element of its result where along a dim it is picked from. Invariant: without a condition there is an
-//! element at each such place, because extents are checked here, where they are known, and by `Graph::sums` at each call.
+//! Each operation computes an index along a dim for every element of its result.
+//!
+//! Invariant: an index without a condition is always in range. Known extents are checked here, and the others
+//! by `Graph::sums` at each call.
 
 use super::build::{Builder, Env, Form, Value};
 use super::expr::{common, dtype_of, known, single, typed, widened};
@@ -14,7 +17,7 @@ use crate::ir::graph::{Axis, AxisId, AxisSet, Node, NodeId, NodeKind, SpanId, Su
 use crate::ir::ops::Op;
 use crate::parse::ast::{Arg, At, Binary, Expr, ExprKind, Pattern, Unary};
 
-/// Which of them.
+/// An index operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     At,
@@ -57,7 +60,7 @@ impl Kind {
     }
 }
 
-/// The value of a call of one of them.
+/// Evaluates a call of an index operation.
 pub(super) fn index(b: &mut Builder<'_>, env: &mut Env, at: At, kind: Kind, args: &[Arg]) -> Value {
     if b.form == Form::AnyShape {
         return b.error(at, diag::inline_needs_dims(kind.name()));
@@ -87,7 +90,7 @@ struct Call<'c, 'a> {
     span: SpanId,
 }
 
-/// A value along a dim that it has.
+/// A value and one of its axes.
 struct Operand {
     id: NodeId,
     axis: AxisId,
@@ -166,7 +169,8 @@ impl Call<'_, '_> {
         self.elements(&x, index, None)
     }
 
-    /// Of `i` and a distance of either sign, `(i - distance) mod D`, without leaving `i32` on the way.
+    /// Computes the index `(i - distance) mod D` for a distance of either sign. No intermediate result leaves
+    /// `i32`.
     fn roll(&mut self, args: &[Arg]) -> Option<NodeId> {
         let [x, along, distance] = self.plain(args)?;
         let x = self.operand(x, along)?;
@@ -267,7 +271,8 @@ impl Call<'_, '_> {
         let names = operands.iter().map(|operand| self.b.graph.axis(operand.axis).clone()).collect();
         self.sum(to.at, whole, names, Use::Concat)?;
         let mut before = DimExpr::constant(0);
-        // What each part gives, and where it ends.
+        // The elements that each part contributes, and the condition that the place is before the end of the
+        // part.
         let mut static_index: Vec<(NodeId, NodeId)> = Vec::new();
         for operand in &operands {
             let index = self.shifted(whole, Op::Sub, &before)?;
@@ -295,7 +300,7 @@ impl Call<'_, '_> {
         }
         let mut ids = typed(self.b, &ids, is)?;
         if is != DType::I32 {
-            // What is too large for an `i32` becomes negative, and is out of range as it was.
+            // A `u32` beyond `i32` becomes negative, so an index out of range stays out of range.
             let (axes, span) = (self.b.graph.node(ids).axes, self.span);
             let kind = NodeKind::Cast;
             ids = self.b.push(Node { kind, args: vec![ids], dtype: DType::I32, axes, span })?;
@@ -312,7 +317,7 @@ impl Call<'_, '_> {
         Some(self.apply(Op::Select, &[within, static_index, nothing]))
     }
 
-    /// As many arguments without names.
+    /// Returns the arguments, if there are exactly `N` and none has a name.
     fn plain<'e, const N: usize>(&mut self, args: &'e [Arg]) -> Option<[&'e Expr; N]> {
         let plain: Vec<&Expr> = args.iter().filter(|arg| arg.name.is_none()).map(|arg| &arg.value).collect();
         match <[&Expr; N]>::try_from(plain) {
@@ -328,7 +333,7 @@ impl Call<'_, '_> {
         }
     }
 
-    /// A value along a dim that it has.
+    /// Evaluates a value and one dim that the value must have.
     fn operand(&mut self, value: &Expr, along: &Expr) -> Option<Operand> {
         let (name, usage) = (self.kind.name(), self.kind.usage());
         let number = single(self.b, self.env, value);
@@ -343,7 +348,7 @@ impl Call<'_, '_> {
         Some(Operand { id, axis, extent: self.b.graph.axis(axis).extent.clone() })
     }
 
-    /// Values that do not meet.
+    /// Reports two dtypes that do not meet.
     fn mixed<T>(&mut self, at: At, [first, second]: [DType; 2]) -> Option<T> {
         let message = match [first, second].contains(&DType::Bool) {
             true => diag::number_and_bool(self.kind.name()),
@@ -352,7 +357,7 @@ impl Call<'_, '_> {
         self.refuse(at, message)
     }
 
-    /// A number of elements, known from extents.
+    /// Evaluates a number of elements, which must be computed from extents.
     fn amount(&mut self, e: &Expr) -> Option<DimExpr> {
         let value = single(self.b, self.env, e);
         let extent = match &value {
@@ -367,7 +372,7 @@ impl Call<'_, '_> {
         }
     }
 
-    /// The axis of the result, of this extent, which the operand has not.
+    /// Returns the axis of the result, which has this extent and must be new to the operand.
     fn new_axis(&mut self, operand: &Operand, to: &Expr, extent: DimExpr) -> Option<AxisId> {
         let name = match &to.kind {
             ExprKind::Name(name) => name.clone(),
@@ -392,7 +397,7 @@ impl Call<'_, '_> {
         Some(axis)
     }
 
-    /// Has a call check that the elements of an axis are those of others one after another.
+    /// Records a call-time check that the extents of consecutive parts add up to the extent of the whole.
     fn sum(&mut self, at: At, whole: AxisId, parts: Vec<Axis>, of: Use) -> Option<()> {
         let total = parts.iter().map(|part| part.extent.clone()).reduce(|sum, next| sum + next)?;
         let axis = self.b.graph.axis(whole);
@@ -408,14 +413,14 @@ impl Call<'_, '_> {
         Some(())
     }
 
-    /// Has a call check that coordinates along a dim are within `i32`.
+    /// Records a call-time check that coordinates along a dim fit `i32`.
     fn reaches(&mut self, operand: &Operand) -> Option<()> {
         let own = self.b.graph.axis(operand.axis).clone();
         let of = Use::Coordinates(self.b.called(self.kind.name()));
         self.sum(self.at, operand.axis, vec![own], of)
     }
 
-    /// The coordinate along an axis, and a distance from it.
+    /// Returns the coordinate along an axis, shifted by a distance.
     fn shifted(&mut self, axis: AxisId, op: Op, distance: &DimExpr) -> Option<NodeId> {
         let own = self.coordinate(axis)?;
         if distance.as_const() == Some(0) {
@@ -425,14 +430,14 @@ impl Call<'_, '_> {
         Some(self.apply(op, &[own, distance]))
     }
 
-    /// `i`, or `i + extent` below 0.
+    /// Computes `i`, or `i + extent` if `i` is negative.
     fn wrapped(&mut self, i: NodeId, extent: NodeId) -> Option<NodeId> {
         let zero = self.number(0)?;
         let (below, above) = (self.apply(Op::Lt, &[i, zero]), self.apply(Op::Add, &[i, extent]));
         Some(self.apply(Op::Select, &[below, above, i]))
     }
 
-    /// Whether a coordinate is one of an extent.
+    /// Computes the condition `0 <= index < extent`.
     fn inside(&mut self, index: NodeId, extent: &DimExpr) -> Option<NodeId> {
         let (zero, end) = (self.number(0)?, self.extent(extent)?);
         let (from, to) = (self.apply(Op::Ge, &[index, zero]), self.apply(Op::Lt, &[index, end]));
@@ -471,7 +476,7 @@ impl Call<'_, '_> {
     }
 }
 
-/// `(x, A), (y, B) -> D` as `D` and the pairs; at least two.
+/// Splits `(x, A), (y, B) -> D` into `D` and the pairs. There must be at least two pairs.
 fn parts(args: &[Arg]) -> Option<(&Expr, Vec<(&Expr, &Expr)>)> {
     let (last, first) = args.split_last()?;
     let ExprKind::Arrow(last, to) = &last.value.kind else { return None };
@@ -494,10 +499,10 @@ fn difference(a: &DimExpr, b: &DimExpr) -> DimExpr {
     if a == b { DimExpr::constant(0) } else { a.clone() - b.clone() }
 }
 
-/// What names stand for before an expression: the extent that each is, if it is one.
+/// Names in scope before an expression, each with the extent it stands for, if any.
 pub(super) type Lets<'e> = [(&'e str, Option<DimExpr>)];
 
-/// Makes the dim of the result of a call known, if its extent follows from names alone.
+/// Declares the dim of the result of a call, if its extent follows from names alone.
 pub(super) fn declare(
     b: &mut Builder<'_>,
     env: &mut Env,
@@ -534,7 +539,7 @@ pub(super) fn declare(
     }
 }
 
-/// The extents that the names of a `let` stand for, each if it is one.
+/// Returns the extent of each name that a `let` binds, if the name stands for one.
 pub(super) fn extents(
     b: &Builder<'_>,
     env: &Env,
@@ -550,7 +555,7 @@ pub(super) fn extents(
     }
 }
 
-/// The extent that an expression of names and whole numbers stands for.
+/// Evaluates an expression of names and integers to an extent.
 fn extent(b: &Builder<'_>, env: &Env, lets: &Lets<'_>, e: &Expr) -> Option<DimExpr> {
     match &e.kind {
         ExprKind::Int(value, None) => match env.axis(&value.to_string()) {

@@ -1,4 +1,4 @@
-//! The inline form: what it captures becomes parameters, in the order they are met.
+//! The inline form, in which captures become parameters in the order of their first use.
 //!
 //! Invariant: either no captured tensor has dims, or all have.
 
@@ -17,17 +17,17 @@ use crate::ir::plan::Target;
 use crate::parse::ast::{Arg, At, Dim, ExprKind};
 use crate::parse::{self, Capture, Sink};
 
-/// What the expression captures.
+/// The captures of an inline expression.
 pub(super) struct Captures<'a> {
-    /// Of every capture and of the result.
+    /// Dtype of every capture and of the result.
     dtype: DType,
-    /// As parsed.
+    /// Captures as parsed.
     parsed: &'a [Capture],
-    /// The axes of each, in order, if dims are named.
+    /// Axes of each capture in order, if dims are named.
     axes: Vec<Vec<AxisId>>,
-    /// The Rust expression of each parameter.
+    /// Rust expression of each parameter.
     rust: Vec<TokenStream>,
-    /// Paths that are parameters already.
+    /// Captured paths that already are parameters.
     paths: Vec<(String, NodeId)>,
 }
 
@@ -96,7 +96,7 @@ fn build(b: &mut Builder<'_>, form: &parse::Inline) -> Option<()> {
     output(b, id, order, form)
 }
 
-/// Declares the dims that captures name, and gives the order the result is to have, if it is said.
+/// Declares the dims that captures name. Returns the order of the result's dims, if one is declared.
 fn declare(b: &mut Builder<'_>, env: &mut Env, form: &parse::Inline) -> Option<Option<Vec<AxisId>>> {
     let parsed = b.captures.parsed;
     let lists: Vec<&[Dim]> = parsed.iter().filter_map(|capture| capture.dims.as_deref()).collect();
@@ -157,7 +157,7 @@ fn output(b: &mut Builder<'_>, id: NodeId, order: Option<Vec<AxisId>>, form: &pa
     Some(())
 }
 
-/// The order of the leftmost tensor that has every axis.
+/// Returns the dim order of the leftmost tensor that has every axis.
 fn leftmost(b: &Builder<'_>, has: AxisSet) -> Option<Vec<AxisId>> {
     b.graph.params.iter().find_map(|param| match &param.kind {
         ParamKind::Tensor { axes, .. } => {
@@ -168,7 +168,7 @@ fn leftmost(b: &Builder<'_>, has: AxisSet) -> Option<Vec<AxisId>> {
     })
 }
 
-/// A captured variable, by its bare name.
+/// Evaluates a captured variable, given by its bare name.
 pub(super) fn variable(b: &mut Builder<'_>, at: At, name: &str) -> Value {
     if b.form == Form::Dims {
         let message = lacks_dims(b, name);
@@ -178,7 +178,7 @@ pub(super) fn variable(b: &mut Builder<'_>, at: At, name: &str) -> Value {
     tensor(b, Some(name), (name, at), tokens, vec![AxisId(0)])
 }
 
-/// A captured path or Rust expression, or a variable with dims.
+/// Evaluates a captured path or Rust expression, or a variable with dims.
 pub(super) fn capture(b: &mut Builder<'_>, number: usize) -> Value {
     let Capture { text, tokens, dims, at, is_path } = &b.captures.parsed[number];
     let axes = match b.form {
@@ -193,7 +193,7 @@ pub(super) fn capture(b: &mut Builder<'_>, number: usize) -> Value {
     tensor(b, is_path.then_some(text.as_str()), (text, *at), tokens.clone(), axes)
 }
 
-/// `{a.clone()}`: a method call of Rust as a capture.
+/// Returns the text that captures a Rust method call: `{a.clone()}`.
 pub(super) fn method_text(b: &Builder<'_>, name: &str, args: &[Arg]) -> String {
     let (receiver, dims) = match args.first().map(|receiver| &receiver.value.kind) {
         Some(ExprKind::Name(name)) => (name.as_str(), None),
@@ -207,7 +207,7 @@ pub(super) fn method_text(b: &Builder<'_>, name: &str, args: &[Arg]) -> String {
     format!("{{{receiver}.{name}({args})}}{}", dims.map(dims_text).unwrap_or_default())
 }
 
-/// `scalar(…)`: a number of the host.
+/// Evaluates `scalar(…)`, a number of the host.
 pub(super) fn host(b: &mut Builder<'_>, number: usize) -> Value {
     let Capture { text, tokens, at, .. } = &b.captures.parsed[number];
     let (span, dtype) = (b.place(*at), b.captures.dtype);
@@ -217,7 +217,7 @@ pub(super) fn host(b: &mut Builder<'_>, number: usize) -> Value {
     known(b.leaf(NodeKind::Scalar(id), dtype, AxisSet::EMPTY, span))
 }
 
-/// The parameter of a captured tensor; a path is one parameter however often it is named.
+/// Adds the parameter of a captured tensor. A path is one parameter however often it occurs.
 fn tensor(
     b: &mut Builder<'_>,
     path: Option<&str>,
@@ -247,8 +247,9 @@ fn tensor(
     known(node)
 }
 
-/// What the first name of a path tells of which macro it comes from: variables of one name are different ones if that is. Spans have
-/// no other way to tell than the start of their text, `#5 bytes(…)`; where that is missing, names alone decide.
+/// Returns the macro hygiene context of a path's first name. Variables of one name differ if their contexts
+/// differ. The context is only visible at the start of a span's debug text, `#5 bytes(…)`. Without a context,
+/// names alone decide.
 fn context(path: &TokenStream) -> String {
     let span = path.clone().into_iter().next().map(|first| format!("{:?}", first.span()));
     let context = span.as_deref().and_then(|span| span.split_once(' ')).map(|(context, _)| context);
@@ -263,13 +264,13 @@ fn first_axes(b: &Builder<'_>, node: NodeId) -> Option<Vec<AxisId>> {
     }
 }
 
-/// What is said of a tensor without dims where others have some.
+/// Returns the message for a tensor without dims where other tensors have dims.
 fn lacks_dims(b: &Builder<'_>, name: &str) -> diag::Message {
     let first = b.captures.parsed.iter().find_map(|capture| Some((&capture.text, capture.dims.as_ref()?)));
     let (other, dims) = first.unwrap_or_else(|| unreachable!("a tensor has dims"));
     let text = dims_text(dims);
     match dims.as_slice() {
-        // One number in brackets is rather the position in a list than a dim.
+        // One number in brackets is more likely an index into a list than a dim.
         [Dim { name: dim, extent: Some(extent), .. }] if dim.text == extent.to_string() => {
             diag::some_dims_or_index(name, format!("{other}{text}"), text)
         }
@@ -281,7 +282,7 @@ fn dims_text(dims: &[Dim]) -> String {
     diag::dims(dims.iter().map(|dim| dim.name.text.as_str()))
 }
 
-/// A mistake, reported, where a value was wanted.
+/// Discards the value of a reported mistake where another result type is required.
 fn refuse<T>(_: Value) -> Option<T> {
     None
 }

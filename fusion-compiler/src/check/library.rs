@@ -1,7 +1,7 @@
 //! The standard library: templates in the language itself, parsed once per process.
 //!
-//! Invariant: it has no mistakes (a test sees to that), and its tree holds no compiler tokens, which would
-//! not outlive a macro call.
+//! Invariant: the library has no mistakes, which a test checks. The library's tree contains no compiler
+//! tokens, because those do not outlive a macro call.
 
 use std::str::FromStr;
 use std::sync::OnceLock;
@@ -12,7 +12,7 @@ use crate::parse::{self, Sink, ast};
 
 const SOURCE: &str = include_str!("../std.fuse");
 
-/// The functions of the standard library.
+/// Returns the functions of the standard library.
 pub(super) fn functions() -> &'static [ast::Function] {
     static FUNCTIONS: OnceLock<Vec<ast::Function>> = OnceLock::new();
     FUNCTIONS.get_or_init(|| match TokenStream::from_str(SOURCE) {
@@ -21,7 +21,7 @@ pub(super) fn functions() -> &'static [ast::Function] {
     })
 }
 
-/// The functions of this name: one, or several that are told apart by which of their arguments are dims.
+/// Returns the functions of this name. Several overloads differ in which of their arguments are dims.
 pub(super) fn forms(name: &str) -> impl Iterator<Item = &'static ast::Function> {
     functions().iter().filter(move |function| function.name.text == name)
 }

@@ -1,7 +1,8 @@
-//! Syntax tree → typed graph: names, dtypes, dims. The last place a user can be wrong.
+//! Type checking: lowers the syntax tree to typed graphs by resolving names, dtypes and dims. User errors are
+//! impossible after this stage.
 //!
-//! Invariant: a `Source` is given out only if nothing is wrong with any part of the block, and its graphs
-//! pass the verifier; otherwise the `Failure` holds every mistake found.
+//! Invariant: a `Source` exists only if every part of the block is correct and all its graphs pass the
+//! verifier. Otherwise the `Failure` lists every mistake found.
 
 mod build;
 mod call;
@@ -32,90 +33,93 @@ use crate::ir::plan::Target;
 use crate::parse;
 pub use crate::parse::ast::Returns;
 
-/// What a `fuse!` holds.
+/// Checked content of a `fuse!`.
 #[derive(Debug)]
 pub enum Source {
-    /// The exported functions of `fuse! { pub fn … }`, in order, and the names in each other function that nothing uses.
+    /// Exported functions of `fuse! { pub fn … }` in order, and the unused names in each private function.
     Items(Vec<Function>, Vec<Vec<Ident>>),
-    /// The expression of `fuse!(relu(a + b) * c)`.
+    /// Expression of `fuse!(relu(a + b) * c)`.
     Inline(Box<Inline>),
 }
 
 /// An exported function.
 #[derive(Debug)]
 pub struct Function {
-    /// Its place among those of its block: of several under a `#[cfg]` each, all have one name.
+    /// Index of the function in its block. Several functions under `#[cfg]` may share one name, so the name
+    /// is no key.
     pub number: usize,
-    /// What it computes.
+    /// Graph of the function's body.
     pub graph: Graph,
-    /// What the surrounding Rust code sees of it. A generic function is several, one after another, for each of
-    /// `DType::GENERIC`.
+    /// Signature that the surrounding Rust code sees. A generic function yields several consecutive
+    /// `Function`s, one for each dtype of `DType::GENERIC`.
     pub signature: Signature,
-    /// How to compile it.
+    /// Compile options.
     pub options: Options,
-    /// `SpanId(i)` of the graph is `spans[i]`.
+    /// Source spans: `SpanId(i)` of the graph is `spans[i]`.
     pub spans: Vec<Span>,
 }
 
 /// The Rust side of a function's head.
 #[derive(Clone, Debug)]
 pub struct Signature {
-    /// Documentation, `#[cfg]`, `#[must_use]`, …: everything but `#[fuse(…)]`.
+    /// Documentation, `#[cfg]`, `#[must_use]`, …: every attribute except `#[fuse(…)]`.
     pub attributes: TokenStream,
     /// `pub`, `pub(crate)`, `pub(in path)`, ….
     pub visibility: TokenStream,
     /// Name of the function.
     pub name: Ident,
-    /// The type that it is generic over.
+    /// Type parameter of a generic function.
     pub generic: Option<Ident>,
-    /// Names of the parameters, in the order of the graph's, which ends with views of them.
+    /// Names of the parameters, in the order of the graph's parameters. The graph's views, which come last,
+    /// are left out.
     pub params: Vec<Ident>,
-    /// Types of the parameters, in the same order.
+    /// Types of the parameters, in the order of `params`.
     pub types: Vec<ParamType>,
-    /// Types of the elements of each result.
+    /// Element type of each result.
     pub results: Vec<ElementType>,
-    /// One result or a tuple of them.
+    /// Return form: one result or a tuple of results.
     pub returns: Returns,
-    /// The names in its body that nothing uses, of which Rust is to warn.
+    /// Unused names of the body, for rustc's unused-variable warnings.
     pub unused: Vec<Ident>,
 }
 
-/// What attributes ask for, besides what the graph says.
+/// Options given by attributes, apart from those stored in the graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Compile for these.
+    /// Targets to compile for.
     pub targets: Vec<Target>,
 }
 
 /// The inline form.
 #[derive(Debug)]
 pub struct Inline {
-    /// What it computes.
+    /// Graph of the expression.
     pub graph: Graph,
-    /// The Rust expression of each parameter of the graph but views, in order: tensors and the insides of `scalar(…)`.
+    /// Rust expression of each graph parameter except views, in order: tensors and the arguments of
+    /// `scalar(…)`.
     pub captures: Vec<TokenStream>,
-    /// How to compile it.
+    /// Compile options.
     pub options: Options,
-    /// `SpanId(i)` of the graph is `spans[i]`.
+    /// Source spans: `SpanId(i)` of the graph is `spans[i]`.
     pub spans: Vec<Span>,
 }
 
-/// Everything that is wrong with a block.
+/// All mistakes in a block.
 #[derive(Debug)]
 pub struct Failure {
     /// The mistakes.
     pub errors: Diagnostics,
-    /// One for each exported function whose head could be read, so that its callers still compile. Mistaken dtypes count as
-    /// `f32`.
+    /// Signatures of stub functions, one for each exported function whose head could be read. Stubs let the
+    /// callers of those functions still compile. Mistaken dtypes count as `f32`.
     pub stubs: Vec<Signature>,
 }
 
 /// The type of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ElementType {
-    /// This one.
+    /// A concrete dtype.
     Is(DType),
-    /// What the function is generic over.
+    /// The type parameter of a generic function.
     Generic,
 }
 
@@ -128,14 +132,14 @@ pub enum ParamType {
     Scalar(ElementType),
     /// An extent.
     Dim,
-    /// Whatever the caller passes: the type is a mistake.
+    /// Any type the caller passes, because the declared type is a mistake.
     Unknown,
 }
 
-/// Reads the tokens of a `fuse!`.
+/// Parses and checks the tokens of a `fuse!`.
 ///
 /// # Errors
-/// Every mistake in the tokens, and what is needed for stand-ins of the functions.
+/// Returns every mistake in the tokens, with the signatures of stub functions.
 pub fn front_end(tokens: TokenStream) -> Result<Source, Failure> {
     if parse::is_items(&tokens) {
         function::items(tokens).map(|(functions, unused)| Source::Items(functions, unused))

@@ -1,8 +1,8 @@
-//! The order of a value's dims, where all of them are gone through as one: that of the tensor that it is made of, with what
-//! index operations put in the place of a dim.
+//! The order of a value's dims, needed where all dims of a value are flattened into one. A value inherits the
+//! order of the tensor it is computed from. Index operations replace one dim of that order by others.
 //!
-//! Values have sets of axes, so this is for functions alone that number their elements: `argmax(x)` is the place in `x` as
-//! its signature has it.
+//! Values have only sets of axes, so the order matters solely to functions that number elements. For example,
+//! `argmax(x)` is a position in `x` in the dim order of the signature of `x`.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::{call, rename};
 use crate::ir::graph::{AxisId, AxisSet, NodeId, NodeKind, Split};
 use crate::ir::ops::Op;
 
-/// The axes of all of these values, each once, in the order of the first that has it.
+/// Returns the axes of all values without duplicates, ordered by first occurrence.
 pub(super) fn of_all<'v>(b: &Builder<'_>, values: impl Iterator<Item = &'v Value>) -> Vec<AxisId> {
     in_turn(values.flat_map(|value| of(b, value)))
 }
@@ -32,7 +32,7 @@ fn of_node(b: &Builder<'_>, id: NodeId) -> Vec<AxisId> {
         return axes.iter().collect();
     }
     let mut orders: FxHashMap<NodeId, Vec<AxisId>> = FxHashMap::default();
-    // Nodes come after what they are made of.
+    // Operands precede their users.
     for id in made_of(b, id) {
         let order = of_one(b, id, &orders);
         debug_assert_eq!(
@@ -45,7 +45,7 @@ fn of_node(b: &Builder<'_>, id: NodeId) -> Vec<AxisId> {
     orders.remove(&id).unwrap_or_default()
 }
 
-/// The node and all that it is made of, those before that are made of none.
+/// Returns the node and all its transitive operands, in ascending order.
 fn made_of(b: &Builder<'_>, id: NodeId) -> BTreeSet<NodeId> {
     let (mut seen, mut open) = (BTreeSet::new(), vec![id]);
     while let Some(id) = open.pop() {
@@ -56,7 +56,8 @@ fn made_of(b: &Builder<'_>, id: NodeId) -> BTreeSet<NodeId> {
     seen
 }
 
-/// The order of a value by those of what it is made of: that of the leftmost that has all of its axes, or of one after another.
+/// Returns the axis order of a node, given the orders of its operands. The leftmost operand with all axes of
+/// the node decides. Without one, the orders of the operands are concatenated.
 fn of_one(b: &Builder<'_>, id: NodeId, orders: &FxHashMap<NodeId, Vec<AxisId>>) -> Vec<AxisId> {
     let node = b.graph.node(id);
     let all_of =
@@ -67,7 +68,7 @@ fn of_one(b: &Builder<'_>, id: NodeId, orders: &FxHashMap<NodeId, Vec<AxisId>>) 
             let natural: Vec<AxisId> = node.axes.iter().collect();
             let stays = |axis: &AxisId| node.axes.contains(*axis);
             if order.iter().all(stays) && order.len() < natural.len() {
-                // What fills a tensor that has more dims.
+                // A cast that adds dims broadcasts the value.
                 return natural;
             }
             let is_of_parts = |split: &&Split| {
@@ -84,7 +85,7 @@ fn of_one(b: &Builder<'_>, id: NodeId, orders: &FxHashMap<NodeId, Vec<AxisId>>) 
         NodeKind::Apply(_) | NodeKind::Reduce(..) => {
             let mut args = node.args.clone();
             if let NodeKind::Apply(Op::Select) = node.kind {
-                // What is chosen is the value, and the condition says which.
+                // The two choices of a select define the order before the condition does.
                 args.rotate_left(1);
             }
             let has_all = |arg: &&NodeId| node.axes.minus(b.graph.node(**arg).axes).is_empty();
@@ -101,7 +102,7 @@ fn of_one(b: &Builder<'_>, id: NodeId, orders: &FxHashMap<NodeId, Vec<AxisId>>) 
     }
 }
 
-/// The order with others in the place of the first axis that does not stay.
+/// Replaces the first axis of an order that is not in `stays` by the `new` axes.
 fn replaced(order: &[AxisId], stays: AxisSet, new: Vec<AxisId>) -> Vec<AxisId> {
     let place = order.iter().position(|axis| !stays.contains(*axis)).unwrap_or(order.len());
     let (before, after) = order.split_at(place);
@@ -110,7 +111,7 @@ fn replaced(order: &[AxisId], stays: AxisSet, new: Vec<AxisId>) -> Vec<AxisId> {
     in_turn(before.iter().copied().chain(new.into_iter().filter(is_new)).chain(after))
 }
 
-/// Each once, where it comes first.
+/// Removes duplicate axes and keeps the first occurrence of each.
 fn in_turn(axes: impl Iterator<Item = AxisId>) -> Vec<AxisId> {
     let mut all: Vec<AxisId> = Vec::new();
     for axis in axes {

@@ -1,8 +1,11 @@
-//! `m: &mut f32[B: ..L, K]` and `v: f32[B: L.., K]`: parameters that have a portion of a dim, before or after a place.
+//! Parameters with a portion of a dim, before or after a cut: `m: &mut f32[B: ..L, K]` and
+//! `v: f32[B: L.., K]`.
 //!
-//! What they lack is read as 0, and not written: so values with elements of their own on each side share the dim, and a kernel.
-//! Invariant: a function is cut at one place, along the outermost dim of each tensor with a portion; nothing that is made of one
-//! is combined along that dim or asked for elsewhere along it.
+//! A read outside of the portion gives 0, and a write there is dropped. Values with separate elements on the
+//! two sides of a cut thereby share the dim and a kernel.
+//!
+//! Invariant: a function has one cut, along the outermost dim of each tensor with a portion. A value computed
+//! from a portion is never reduced, gathered or renamed along that dim.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +17,7 @@ use crate::ir::graph::{Axis, Cut, NodeKind, Param, ParamKind, Portion, Sum, Use}
 use crate::parse::ast::{Dim, Function, TensorType};
 use crate::parse::upper;
 
-/// The portion that a parameter of this type has, whose dims are known.
+/// Returns the portion of a parameter of this type. The dims of the type must be declared already.
 pub(super) fn declare(
     b: &mut Builder<'_>,
     env: &mut Env,
@@ -44,7 +47,7 @@ pub(super) fn declare(
         }
         Some(_) => {}
         None => {
-            // A call checks that the place is within the dim.
+            // Each call checks that the cut is within the dim.
             let (whole, before) = (b.graph.axis(axis).clone(), b.graph.axis(at).clone());
             let extent = whole.extent.clone() - before.extent.clone();
             let after = Axis { name: format!("{}..", place.text), extent };
@@ -55,14 +58,14 @@ pub(super) fn declare(
     Some(*portion)
 }
 
-/// Refuses a portion of what is no parameter.
+/// Reports each portion in the dims of a type that is not a parameter's.
 pub(super) fn refuse(b: &mut Builder<'_>, dims: &[Dim]) {
     for Dim { name, .. } in dims.iter().filter(|dim| dim.portion.is_some()) {
         b.error(name.at, diag::portion_param(&name.text));
     }
 }
 
-/// What the signature of a cut function must say, once all of it is known: how long the dim is, and where it is cut.
+/// Checks that the signature of a cut function determines the extent of the dim and the position of the cut.
 pub(super) fn check_signature(b: &mut Builder<'_>, function: &Function) {
     let Some(Cut { axis, at }) = b.graph.cut.clone() else { return };
     let whole = b.graph.axis(axis).extent.clone();
@@ -84,11 +87,11 @@ pub(super) fn check_signature(b: &mut Builder<'_>, function: &Function) {
     }
 }
 
-/// What the body of a cut function must not do.
+/// Reports the operations that the body of a cut function must not contain.
 pub(super) fn check_body(b: &mut Builder<'_>) {
     let Some(axis) = b.graph.cut_axis() else { return };
     let name = b.graph.axis(axis).name.clone();
-    // The values that are made of portions, by number.
+    // True for each value that is computed from a portion, by node number.
     let mut portions = vec![false; b.graph.nodes.len()];
     let mut mistaken = BTreeSet::new();
     for (id, node) in b.graph.iter() {

@@ -1,6 +1,7 @@
 //! Operations along dims: reductions and `index`.
 //!
-//! Invariant: whether a call reduces is decided by names alone: its last argument is a dim that there is once its first is known.
+//! Invariant: names alone decide whether a call reduces. A call reduces if its last argument is a dim that
+//! exists once the first argument has been evaluated.
 
 use super::build::{Builder, Env, Form, Value};
 use super::expr::{Operand, apply, dtype_of, known, single, typed, widened};
@@ -14,13 +15,13 @@ use crate::parse::ast::{Arg, At, Expr, ExprKind};
 
 use super::weak::{self, Weak};
 
-/// Names of what goes along dims and is not written in the language.
+/// Names of the operations along dims that are built into the compiler rather than written in `std.fuse`.
 pub(super) const NAMES: [&str; 16] = [
     "sum", "mean", "prod", "max", "min", "index", "at", "rename", "split", "merge", "slice", "flip", "roll",
     "pad", "concat", "take",
 ];
 
-/// What a reduction gives.
+/// The operation of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Combine(Reduce),
@@ -46,18 +47,20 @@ impl Kind {
         }
     }
 
-    /// Whether the name also is a function of two values.
+    /// Returns true if the name is also a function of two values.
     fn compares(self) -> bool {
         matches!(self, Kind::Combine(Reduce::Max | Reduce::Min))
     }
 }
 
-/// Whether the last argument of a name that can also compare two values is dims: a number compares, unless the value has a dim of
-/// that name; `reduce` then asks which is meant. Known once there is the value, which may have made the dim.
+/// Returns true if the last argument of `max` or `min` names dims instead of a second value. A number is a
+/// second value, unless the value has a dim of that name; `reduce` then reports the ambiguity. The caller
+/// evaluates the value first, because the value's expression may create the dim.
 fn is_dims(b: &Builder<'_>, env: &Env, value: &Value, last: &Expr) -> bool {
     match &last.kind {
         ExprKind::Tuple(_) => true,
-        // A template knows the dims that it is given or makes; those of its caller may go by any number.
+        // A template sees only the dims that are passed to it or created by it. The caller's dims may have
+        // any number as their name.
         ExprKind::Int(extent, None) => {
             let axes = match env.dim(&extent.to_string()) {
                 None if b.frames.is_empty() => dims::named(b, env, last),
@@ -69,7 +72,7 @@ fn is_dims(b: &Builder<'_>, env: &Env, value: &Value, last: &Expr) -> bool {
     }
 }
 
-/// `sum(x, D)`, `sum(x, (H, W))`, `sum(x)`.
+/// Evaluates `sum(x, D)`, `sum(x, (H, W))` or `sum(x)`.
 pub(super) fn reduce(b: &mut Builder<'_>, env: &mut Env, at: At, kind: Kind, args: &[Arg]) -> Value {
     let name = kind.name();
     if let Some(label) = args.iter().find_map(|arg| arg.name.as_ref()) {
@@ -122,14 +125,15 @@ pub(super) fn reduce(b: &mut Builder<'_>, env: &mut Env, at: At, kind: Kind, arg
             None => return Value::Unknown,
         },
     };
-    // Sums of so few bits would wrap.
+    // Sums and products of 8-bit and 16-bit integers would wrap, so `i32` accumulates them.
     let sums = matches!(kind, Kind::Combine(Reduce::Sum | Reduce::Prod));
     let id = if sums && dtype.is_narrow() && dtype.is_int() { widened(b, id, DType::I32) } else { Some(id) };
     let Some(id) = id else { return Value::Unknown };
     combine(b, at, kind, id, &axes)
 }
 
-/// A mean is one operation: where each is rounded, its sum is not.
+/// Computes a mean of 16-bit floats in `f32` and rounds it once. Under strict maths each operation rounds,
+/// and a mean is one operation, so its sum stays unrounded.
 fn strict_mean(b: &mut Builder<'_>, at: At, id: NodeId, axes: &[AxisId]) -> Value {
     let dtype = b.graph.node(id).dtype;
     let Some(wide) = widened(b, id, DType::F32) else { return Value::Unknown };
@@ -184,7 +188,7 @@ fn combine(b: &mut Builder<'_>, at: At, kind: Kind, id: NodeId, axes: &[AxisId])
     Value::Node(b.graph.apply(Op::Div, &[sum, count], span))
 }
 
-/// What combines no elements, wherever it has these axes.
+/// Returns the reduction of zero elements, the identity, widened to the given axes.
 fn of_nothing(
     b: &mut Builder<'_>,
     (combine, dtype): (Reduce, DType),
@@ -195,7 +199,7 @@ fn of_nothing(
     b.widen(nothing, axes, span)
 }
 
-/// The axes that the last argument names.
+/// Returns the axes that the last argument names.
 fn reduced(b: &mut Builder<'_>, env: &Env, kind: Kind, arg: &Expr, id: NodeId) -> Option<Vec<AxisId>> {
     let name = kind.name();
     let (has, dtype) = (b.graph.node(id).axes, b.graph.node(id).dtype);
@@ -224,7 +228,8 @@ fn reduced(b: &mut Builder<'_>, env: &Env, kind: Kind, arg: &Expr, id: NodeId) -
     Some(axes)
 }
 
-/// `index(T)`: the coordinate along a dim; `index((H, W))`: along several as one, of which the last has neighbouring ones.
+/// Evaluates `index(T)`, the coordinate along a dim, or `index((H, W))`, a row-major coordinate along several
+/// dims.
 pub(super) fn index(b: &mut Builder<'_>, env: &Env, at: At, args: &[Arg]) -> Value {
     if b.form == Form::AnyShape {
         return b.error(at, diag::inline_needs_dims("index"));
@@ -244,7 +249,7 @@ pub(super) fn index(b: &mut Builder<'_>, env: &Env, at: At, args: &[Arg]) -> Val
     Value::Node(split::row_major(&mut b.graph, &axes, span))
 }
 
-/// Has a call check that coordinates along these axes as one are within `i32`.
+/// Records a call-time check that the row-major coordinate along these axes fits `i32`.
 fn within_i32(b: &mut Builder<'_>, axes: &[AxisId]) {
     let extent = DimExpr::product(axes.iter().map(|&axis| &b.graph.axis(axis).extent));
     let fits = extent.as_const().is_some_and(|extent| i32::try_from(extent).is_ok());

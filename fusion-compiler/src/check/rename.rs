@@ -1,10 +1,11 @@
-//! `rename(x, T -> S)`: the same values along another dim, of which none is moved.
+//! `rename(x, T -> S)`: the same values along another dim, without moving data.
 //!
-//! A renamed value is the original at the places that the new dim says, which is one index operation, so that a value is one
-//! however often it is renamed; an index operation along the new dim is one along the old dim of the original. What is cheap
-//! is made once more along the new dim (`renamed.rs`), down to tensors that are read at other axes. Invariant: a node that
-//! reads a tensor at other axes than its own is listed in `Builder::views`, with those axes in order, until `finish` makes a
-//! parameter of each.
+//! A renamed value is one index operation on the original, however often it is renamed. An index operation
+//! along the new dim becomes one along the old dim of the original. Cheap values are recomputed along the new
+//! dim (`renamed.rs`), down to tensors that are read at other axes.
+//!
+//! Invariant: a node that reads a tensor at other axes than its own is listed in `Builder::views`, with those
+//! axes in order. `finish` then creates a parameter for each view.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +21,7 @@ use crate::ir::graph::{
 use crate::parse;
 use crate::parse::ast::{Arg, At, Block, Expr, ExprKind, Pattern, Stmt};
 
-/// The value of `rename(x, T -> S)`.
+/// Evaluates `rename(x, T -> S)`.
 pub(super) fn rename(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> Value {
     if b.form == Form::AnyShape {
         return b.error(at, diag::inline_needs_dims("rename"));
@@ -50,8 +51,9 @@ pub(super) fn rename(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -
     known(place.and_then(|place| elements(b, (id, old), &[place], span)))
 }
 
-/// Elements of a value along an axis, at the places that `by` says: where, and where there are any. Along the new dim of a
-/// renamed value they are those of the original along the old one.
+/// Gathers elements of a value along an axis. `by` is the index node, optionally followed by the condition
+/// under which an element exists. An index along the new dim of a renamed value reads the original along its
+/// old dim.
 pub(super) fn elements(
     b: &mut Builder<'_>,
     (of, axis): (NodeId, AxisId),
@@ -71,8 +73,9 @@ pub(super) fn elements(
     b.push(Node { kind: NodeKind::Gather(axis), args: [&[of], by].concat(), dtype, axes, span })
 }
 
-/// The value along the axis that all of it was renamed from, for what combines its elements: `sum(rename(x, T -> S), S)` is that of
-/// `x` along `T`. Nothing where something else has the new axis, or the value has the old one as well.
+/// Returns the value before a renaming to `new` with its old axis, so that a reduction can skip the renaming.
+/// For example, `sum(rename(x, T -> S), S)` is `sum(x, T)`. Returns none if something else has the new axis,
+/// or if the value also has the old axis.
 pub(super) fn original(b: &mut Builder<'_>, id: NodeId, new: AxisId) -> Option<(NodeId, AxisId)> {
     let (mut seen, mut open, mut old) = (BTreeSet::new(), vec![id], None);
     while let Some(id) = open.pop() {
@@ -92,7 +95,7 @@ pub(super) fn original(b: &mut Builder<'_>, id: NodeId, new: AxisId) -> Option<(
     Some((original, old))
 }
 
-/// The axis that an axis is renamed to: a new one of the same extent, or one that is known to have it.
+/// Returns the target axis of a renaming: a new axis of the same extent, or a known axis with that extent.
 fn target(b: &mut Builder<'_>, env: &mut Env, old: AxisId, to: &Expr) -> Option<AxisId> {
     let ExprKind::Name(name) = &to.kind else {
         b.error(to.at, diag::rename_arguments());
@@ -112,7 +115,7 @@ fn target(b: &mut Builder<'_>, env: &mut Env, old: AxisId, to: &Expr) -> Option<
     }
 }
 
-/// A new axis of the name that stands here.
+/// Creates an axis with the name that the expression spells.
 pub(super) fn new_dim(b: &mut Builder<'_>, env: &mut Env, e: &Expr, extent: DimExpr) -> Option<AxisId> {
     let ExprKind::Name(name) = &e.kind else { unreachable!("a dim has a name") };
     let message = if env.var(name).is_some() {
@@ -128,8 +131,9 @@ pub(super) fn new_dim(b: &mut Builder<'_>, env: &mut Env, e: &Expr, extent: DimE
     None
 }
 
-/// Hands the result of a template to its caller. Dims that the template made are the caller's by their names, as those of another
-/// call are that have the same extent. One whose name is another's there stays apart.
+/// Hands the result of a template to its caller. Dims that the template created become dims of the caller
+/// under their names. A created dim is merged with the caller's dim of the same name and extent. A created
+/// dim whose name has another meaning in the caller stays apart.
 pub(super) fn given(b: &mut Builder<'_>, env: &mut Env, before: AxisSet, value: Value) -> Value {
     match value {
         Value::Node(id) => {
@@ -143,8 +147,8 @@ pub(super) fn given(b: &mut Builder<'_>, env: &mut Env, before: AxisSet, value: 
     }
 }
 
-/// Gives back the dims that a template has made, and that nothing has of what its value is made of: none of the nodes that
-/// there are since it began. So calls of one after another need no more of them than one.
+/// Frees the axes that a template created and that no node behind its value has. Only nodes added since the
+/// template began are examined. Consecutive calls thereby reuse one axis.
 pub(super) fn give_back(b: &mut Builder<'_>, (before, first): (AxisSet, usize), value: &Value) {
     let made = b.axes_in_use().minus(before);
     if made.is_empty() {
@@ -171,7 +175,7 @@ fn nodes_of(value: &Value) -> Vec<NodeId> {
     }
 }
 
-/// The value of a template with one of the dims that it has made as the caller's.
+/// Returns the value of a template after one created axis became the caller's dim of that name.
 fn adopted(b: &mut Builder<'_>, env: &mut Env, made: AxisId, value: Value) -> Value {
     let Value::Node(id) = value else { return value };
     let Axis { name, extent } = b.graph.axis(made).clone();
@@ -193,7 +197,7 @@ fn is_lowercase(name: &str) -> bool {
     name.starts_with(|c: char| c.is_lowercase() || c == '_')
 }
 
-/// A new axis, if the name is one of a dim and there is room.
+/// Creates an axis, or reuses a spare one. Returns none if the name is lowercase or there is no room.
 pub(super) fn create(b: &mut Builder<'_>, env: &mut Env, extent: DimExpr, name: &str) -> Option<AxisId> {
     if is_lowercase(name) {
         return None;
@@ -214,16 +218,16 @@ pub(super) fn create(b: &mut Builder<'_>, env: &mut Env, extent: DimExpr, name: 
     Some(axis)
 }
 
-/// Why a value cannot be made along another axis.
+/// The reason why a value cannot be computed along another axis.
 pub(super) enum Refused {
-    /// Something that it is made of has the other axis already.
+    /// An operand already has the new axis.
     Taken,
-    /// The axis is others together, or a part of one.
+    /// The old axis is the whole or a part of a split.
     Regrouped,
 }
 
-/// The value with one axis for another: its part that has the old one, once more. `made` has what was made so before, and
-/// gets what is made; nothing for more nodes than a function may have.
+/// Rebuilds a value with the axis `new` in place of `old`. Only nodes with the old axis are copied. `made`
+/// maps nodes to their copies across calls. Returns none if the graph is full.
 pub(super) fn substitute(
     b: &mut Builder<'_>,
     root: NodeId,
@@ -249,15 +253,15 @@ pub(super) fn substitute(
         return Err(Refused::Regrouped);
     }
     let swap = |axis: AxisId| if axis == old { new } else { axis };
-    // In the order of their numbers: operands come first.
+    // Ascending node numbers put operands before their users.
     for id in part {
         let Node { kind, args, dtype, axes, span } = b.graph.node(id).clone();
         let order = order(b, id, &kind);
         let kind = match kind {
             NodeKind::Coord(axis) => NodeKind::Coord(swap(axis)),
-            // What is picked from has the old axis too, where the result has it.
+            // A value gathered along the old axis has that axis, so its copy is gathered along the new axis.
             NodeKind::Gather(axis) => NodeKind::Gather(swap(axis)),
-            // What is combined along the old axis does not have it.
+            // A reduction along the old axis gives a value without that axis, so no swap is needed.
             kind @ (NodeKind::Input(_)
             | NodeKind::Scalar(_)
             | NodeKind::Literal(_)
@@ -270,7 +274,7 @@ pub(super) fn substitute(
         if let (&NodeKind::Gather(axis), &[of, place]) = (&kind, args.as_slice())
             && b.graph.node(place).kind == NodeKind::Coord(axis)
         {
-            // What is renamed back is what it was.
+            // A value that is renamed back is the original.
             made.insert(id, of);
             continue;
         }
@@ -282,14 +286,14 @@ pub(super) fn substitute(
     Ok(made.get(&root).copied())
 }
 
-/// The axes at which a node reads a tensor, in the order of the tensor's own.
+/// Returns the axes at which a node reads a tensor, in the order of the tensor's own axes.
 pub(super) fn order(b: &Builder<'_>, id: NodeId, kind: &NodeKind) -> Option<Vec<AxisId>> {
     let NodeKind::Input(param) = kind else { return None };
     let view = b.views.iter().find(|(view, _)| *view == id).map(|(_, axes)| axes.clone());
     view.or_else(|| b.graph.param(*param).kind.axes().cloned())
 }
 
-/// Gives each way to read a tensor at other axes a parameter of its own, after those of the signature.
+/// Adds a parameter for each view of a tensor, after the parameters of the signature.
 pub(super) fn finish(graph: &mut Graph, views: Vec<(NodeId, Vec<AxisId>)>) {
     for (id, axes) in views {
         let NodeKind::Input(of) = graph.node(id).kind else { unreachable!("a view reads a tensor") };
@@ -307,14 +311,14 @@ pub(super) fn finish(graph: &mut Graph, views: Vec<(NodeId, Vec<AxisId>)>) {
     }
 }
 
-/// Makes the dims known that the renamings of a body give their values, so that results may have them.
+/// Declares the dims that index operations in a body create, so that result types may name them.
 pub(super) fn declare(b: &mut Builder<'_>, env: &mut Env, body: &Block, fixed: &[(String, i64)]) {
     let mut found = Vec::new();
     in_block(body, &mut found);
     declare_all(b, env, &found, fixed);
 }
 
-/// The same of an expression.
+/// Declares the dims that index operations in an inline expression create.
 pub(super) fn declare_inline(b: &mut Builder<'_>, env: &mut Env, value: &Expr, fixed: &[(String, i64)]) {
     let mut found = Vec::new();
     in_expr(value, &mut found);
@@ -352,19 +356,19 @@ fn declare_all(b: &mut Builder<'_>, env: &mut Env, found: &[Found<'_>], fixed: &
         let (ExprKind::Name(from), ExprKind::Name(to)) = (&from.kind, &to.kind) else { continue };
         let is_fixed = fixed.iter().any(|(name, _)| name == to);
         if let ("rename", Some(old), None, false) = (function, env.axis(from), env.dim(to), is_fixed) {
-            // Where there can be none, the renaming says so.
+            // The evaluation of the renaming reports an axis that cannot be created.
             create(b, env, b.graph.axis(old).extent.clone(), to);
         }
     }
 }
 
-/// What dims may follow from.
+/// A part of a body that matters to the dims that calls create.
 enum Found<'e> {
-    /// `let name = value;`, or of several.
+    /// `let name = value;`, or `let` with a tuple pattern.
     Let(&'e Pattern, &'e Expr),
     /// `{`.
     Open,
-    /// `}`, where the names of the block end.
+    /// `}`, where the scope of the block's names ends.
     Close,
     /// `name(args)`.
     Call(&'e str, &'e [Arg]),
@@ -384,7 +388,7 @@ fn in_block<'e>(block: &'e Block, found: &mut Vec<Found<'e>>) {
     block.tail.iter().for_each(|tail| in_expr(tail, found));
 }
 
-/// In the order of their evaluation.
+/// Collects the parts of an expression in evaluation order.
 fn in_expr<'e>(e: &'e Expr, found: &mut Vec<Found<'e>>) {
     match &e.kind {
         ExprKind::Call(name, args) | ExprKind::Method(name, args) => {
@@ -404,7 +408,7 @@ fn in_expr<'e>(e: &'e Expr, found: &mut Vec<Found<'e>>) {
                 found.push(Found::Close);
             }
         }
-        // As of the last part of `concat`.
+        // The last part of a `concat` is the left side of its arrow.
         ExprKind::Arrow(from, _) => in_expr(from, found),
         ExprKind::Tuple(parts) => parts.iter().for_each(|part| in_expr(part, found)),
         ExprKind::Int(..)

@@ -1,8 +1,10 @@
-//! Cheap values that are renamed, once more along their new dims: so kernels read as it lies what else is read elsewhere.
+//! Recomputation of cheap renamed values along their new dims, so that kernels read them in memory order.
 //!
-//! `rename` gives an index operation, and where that asks for what costs much, the value is stored. What costs little is made
-//! again instead, down to tensors that are read at other axes. Invariant: what a renaming makes again is counted through all
-//! that it is made of, and is little, so that a function grows no faster than its source.
+//! `rename` creates an index operation. An expensive operand is stored. A cheap operand is recomputed along
+//! the new dim instead, down to tensors that are read at other axes.
+//!
+//! Invariant: the recomputed nodes of a renaming are counted through all their operands, and are few. A
+//! function therefore grows no faster than its source.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,30 +14,31 @@ use super::build::Builder;
 use super::rename::substitute;
 use crate::ir::graph::{AxisId, AxisSet, Graph, Node, NodeId, NodeKind, Sum, Use};
 
-/// The most tensors that a value made again may read …
+/// Largest number of tensors that a recomputed value may read.
 const TENSORS_MAX: usize = 4;
-/// … and the most operations that it may take.
+/// Largest number of operations in a recomputed value.
 const OPERATIONS_MAX: usize = 30;
 
-/// An old axis, and the new one in its place.
+/// Old and new axis of a renaming.
 type Axes = (AxisId, AxisId);
 
-/// A renaming of which elements along the new axis are a result's, or combined: not only picked.
+/// A renaming that needs all elements along the new axis, for a result or a reduction.
 struct Renaming {
     of: NodeId,
     axes: Axes,
-    /// The values needed along the old axis, too, which a view would make once more along the new axis, with their operands.
+    /// The values that are also needed along the old axis. A view would recompute these values and their
+    /// operands along the new axis.
     again: Vec<NodeId>,
 }
 
-/// The values made along a new axis, by the same values along the old axis.
+/// Recomputed values along a new axis, by the corresponding values along the old axis.
 type Made = BTreeMap<Axes, BTreeMap<NodeId, NodeId>>;
 
-/// The nodes in place of those before.
+/// New node of each old node.
 type Moved = FxHashMap<NodeId, NodeId>;
 
-/// Makes what is renamed once more along its new axis, where that is cheap. What no result needs is left out: index operations
-/// of renamed values leave those behind.
+/// Recomputes renamed values along their new axes where that is cheap. Drops nodes that no result needs,
+/// since index operations on renamed values leave such nodes behind.
 pub(super) fn expand(b: &mut Builder<'_>) {
     if !b.has_reused && !b.graph.iter().any(|(id, _)| b.graph.renamed(id).is_some()) {
         return;
@@ -68,21 +71,21 @@ pub(super) fn expand(b: &mut Builder<'_>) {
     kept.into_iter().for_each(|axis| reaches(&mut b.graph, axis));
 }
 
-/// Makes a renamed value along the new axis, if that is cheap and possible.
+/// Recomputes a renamed value along the new axis, if that is cheap and possible.
 fn view(b: &mut Builder<'_>, renaming: &Renaming, moved: &Moved, made: &mut Made) -> Option<NodeId> {
     let Renaming { of, axes, again } = renaming;
     let is_cheap = is_cheap(&b.graph, axes.0, again.iter().map(|id| moved[id]).collect());
     is_cheap.then(|| substitute(b, moved[of], *axes, made.entry(*axes).or_default()).ok()).flatten().flatten()
 }
 
-/// Has a call check that coordinates along a dim are within `i32`.
+/// Records a call-time check that coordinates along a dim fit `i32`.
 fn reaches(graph: &mut Graph, axis: AxisId) {
     let own = graph.axis(axis).clone();
     let of = Use::Coordinates("rename".into());
     graph.check(Sum { whole: own.clone(), parts: vec![own], of });
 }
 
-/// Returns true if these values, along an axis, cost little to make again.
+/// Returns true if these values are cheap to recompute along another axis.
 fn is_cheap(graph: &Graph, axis: AxisId, again: Vec<NodeId>) -> bool {
     let (mut seen, mut open) = (FxHashSet::default(), again);
     let (mut tensors, mut operations) = (0, 0);
@@ -109,7 +112,7 @@ fn is_cheap(graph: &Graph, axis: AxisId, again: Vec<NodeId>) -> bool {
     true
 }
 
-/// The renamings that are seen, each with what it would make again.
+/// Returns the renamings whose new axis is needed in full, each with the values it would recompute.
 fn renamings(graph: &Graph, uses: &Uses) -> BTreeMap<NodeId, Renaming> {
     let seen = graph.iter().filter_map(|(id, _)| {
         let (of, old, new) = graph.renamed(id).filter(|&(.., new)| uses.along(id).contains(new))?;
@@ -118,7 +121,8 @@ fn renamings(graph: &Graph, uses: &Uses) -> BTreeMap<NodeId, Renaming> {
     seen.collect()
 }
 
-/// Returns the last values, of a renamed value and its operands, that others need along the old axis.
+/// Returns the first values that other users also need along the old axis, going from a renamed value to its
+/// operands.
 fn again(graph: &Graph, uses: &Uses, renaming: (NodeId, AxisId, AxisId)) -> Vec<NodeId> {
     let (of, old, _) = renaming;
     let (mut again, mut alone, mut open) = (vec![], FxHashSet::default(), BTreeSet::from([of]));
@@ -134,12 +138,13 @@ fn again(graph: &Graph, uses: &Uses, renaming: (NodeId, AxisId, AxisId)) -> Vec<
     again
 }
 
-/// How results need the values of a graph.
+/// The uses of each value of a graph.
 struct Uses {
     results: BTreeSet<NodeId>,
-    /// What each is an operand of.
+    /// Users of each node.
     users: Vec<Vec<NodeId>>,
-    /// The axes along which all elements of each are made: a result has them, or they are combined.
+    /// Axes along which all elements of each value are needed, because a result has them or a reduction
+    /// combines them.
     along: Vec<AxisSet>,
 }
 
@@ -151,7 +156,7 @@ impl Uses {
         for id in &uses.results {
             uses.along[id.0 as usize] = graph.node(*id).axes;
         }
-        // Users come after what they use.
+        // Users come after their operands.
         for (id, node) in graph.iter().rev() {
             if !uses.needs(id) {
                 continue;
@@ -175,7 +180,7 @@ impl Uses {
     }
 }
 
-/// The axes along which all elements of an operand are made, for those along which all of the node's are.
+/// Returns the axes along which all elements of an operand are needed, given those of its user.
 fn operand_along(graph: &Graph, (id, i): (NodeId, usize), own: AxisSet) -> AxisSet {
     let node = graph.node(id);
     let has = graph.node(node.args[i]).axes;

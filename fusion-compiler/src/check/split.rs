@@ -1,8 +1,11 @@
-//! `split(x, C -> (H, D))` and `merge(x, (H, D) -> C)`: one dim for several, and several for one, of which nothing is moved.
+//! `split(x, C -> (H, D))` and `merge(x, (H, D) -> C)`: one dim for several and the reverse, without moving
+//! data.
 //!
-//! While a body is checked both give a value with other dims. Then `refine` takes the several for the one wherever it stands,
-//! so that both change nothing: tensors that have the one are read and written as if they had the several. Invariant: each
-//! whole has one list of parts in a function, and the extents are checked at each call.
+//! While a body is checked, both operations give a value with other dims. `refine` then replaces the whole by
+//! its parts everywhere, which makes both operations no-ops. Tensors with the whole are read and written as
+//! if they had the parts.
+//!
+//! Invariant: each whole has one list of parts in a function, and each call checks the extents.
 
 use super::build::{Builder, Env, Form, Value};
 use super::expr::{dtype_of, known, single, typed};
@@ -14,7 +17,7 @@ use crate::ir::graph::{AXES_MAX, AxisId, AxisSet, Graph, Library, Node, NodeId, 
 use crate::ir::ops::Op;
 use crate::parse::ast::{Arg, At, Expr, ExprKind};
 
-/// Which of the two.
+/// A regrouping operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Regrouping {
     Split,
@@ -37,7 +40,7 @@ impl Regrouping {
     }
 }
 
-/// The value of `split(x, C -> (H, D))` or `merge(x, (H, D) -> C)`.
+/// Evaluates `split(x, C -> (H, D))` or `merge(x, (H, D) -> C)`.
 pub(super) fn regroup(b: &mut Builder<'_>, env: &mut Env, at: At, way: Regrouping, args: &[Arg]) -> Value {
     if b.form == Form::AnyShape {
         return b.error(at, diag::inline_needs_dims(way.name()));
@@ -71,7 +74,7 @@ pub(super) fn regroup(b: &mut Builder<'_>, env: &mut Env, at: At, way: Regroupin
     }
     let elements = |axes: &[AxisId]| {
         let mut extents = axes.iter().map(|&axis| &b.graph.axis(axis).extent);
-        // What is left of parts of which one has no elements has no extent.
+        // A quotient of extents is undefined if one of the parts is empty.
         let none = extents.clone().any(|extent| extent.as_const() == Some(0));
         if none { Some(0) } else { DimExpr::product(&mut extents).as_const() }
     };
@@ -85,7 +88,7 @@ pub(super) fn regroup(b: &mut Builder<'_>, env: &mut Env, at: At, way: Regroupin
     known(b.push(Node { kind: NodeKind::Cast, args: vec![id], dtype, axes, span }))
 }
 
-/// The axes of one dim and of the several; one of them may be new.
+/// Returns the axes of the whole and of its parts. At most one of them may be new, and is created.
 fn axes(b: &mut Builder<'_>, env: &mut Env, way: Regrouping, one: &Expr, several: &Expr) -> Option<Split> {
     let ExprKind::Tuple(names) = &several.kind else {
         b.error(several.at, way.usage());
@@ -112,7 +115,7 @@ fn axes(b: &mut Builder<'_>, env: &mut Env, way: Regrouping, one: &Expr, several
     }
     if let Some(value) = names.iter().find(|e| word(e).is_some_and(|word| env.var(&word).is_some())) {
         b.error(value.at, diag::part_is_value(word(value).unwrap_or_default()));
-        // The others are no mistakes wherever they stand.
+        // Declaring the remaining names prevents further messages where they are used.
         for new in all().filter_map(word) {
             if env.dim(&new).is_none() && env.var(&new).is_none() {
                 rename::create(b, env, DimExpr::constant(1), &new);
@@ -148,7 +151,7 @@ fn axes(b: &mut Builder<'_>, env: &mut Env, way: Regrouping, one: &Expr, several
     Some(Split { whole, parts: axes, library })
 }
 
-/// The function of the library whose body splits a dim, with the parts that it alone has a name for.
+/// Returns the library function whose body splits a dim, with the parts that only its body names.
 fn library(b: &Builder<'_>, several: &Expr, parts: &[AxisId]) -> Option<Library> {
     let frame = b.frames.last().filter(|_| b.in_std())?;
     let ExprKind::Tuple(names) = &several.kind else { return None };
@@ -160,7 +163,7 @@ fn library(b: &Builder<'_>, several: &Expr, parts: &[AxisId]) -> Option<Library>
     Some(Library { function: b.called("split").into_owned(), unnamed: unnamed.collect() })
 }
 
-/// What is said of parts that do not come to the extent of the whole.
+/// Returns the message for parts whose product differs from the extent of the whole.
 fn uneven(b: &Builder<'_>, split: &Split, whole: i64, parts: i64) -> diag::Message {
     let name = &b.graph.axis(split.whole).name;
     let Some(Library { function, unnamed }) = &split.library else {
@@ -172,8 +175,8 @@ fn uneven(b: &Builder<'_>, split: &Split, whole: i64, parts: i64) -> diag::Messa
     diag::groups_extent(function, groups, name, whole, diag::divisors(whole))
 }
 
-/// Has new names among parts of which some have their extents here stand for those of before, if the whole has been split like this,
-/// in another template perhaps.
+/// Binds new names of parts to existing axes, if the whole was already split this way, perhaps in another
+/// template. Applies only if the extent of some part is written out.
 fn as_before(b: &Builder<'_>, env: &mut Env, whole: &Expr, parts: &[Expr]) {
     let Some(whole) = word(whole).and_then(|word| env.axis(&word)) else { return };
     let has = |axis: AxisId, extent: u64| {
@@ -199,7 +202,7 @@ fn as_before(b: &Builder<'_>, env: &mut Env, whole: &Expr, parts: &[Expr]) {
     env.dims.extend(new);
 }
 
-/// What a dim is called: by its name, or by its extent as in `f32[N, 3]`.
+/// Returns the name of a dim. A dim without a name is named by its extent, as in `f32[N, 3]`.
 fn word(e: &Expr) -> Option<String> {
     match &e.kind {
         ExprKind::Name(name) | ExprKind::Sized(name, _) => Some(name.clone()),
@@ -208,8 +211,9 @@ fn word(e: &Expr) -> Option<String> {
     }
 }
 
-/// The number that the value of this name is, as of a template that is given one for a dim: a dim that goes by that number, but
-/// where the library takes it for so many parts, whatever dims its caller has.
+/// Returns the dim that an integer value stands for, if a template was given the integer for a dim. The dim
+/// is named by that integer. Within the library, it is instead a dim of that extent, independent of the
+/// caller's dims.
 fn number(b: &Builder<'_>, env: &Env, e: &Expr) -> Option<Expr> {
     let ExprKind::Name(name) = &e.kind else { return None };
     let Value::Weak(number) = &env.var(name)?.value else { return None };
@@ -221,7 +225,7 @@ fn number(b: &Builder<'_>, env: &Env, e: &Expr) -> Option<Expr> {
     Some(Expr { kind, ..e.clone() })
 }
 
-/// Whether there can be so many elements along a dim.
+/// Checks that a dim may have so many elements.
 fn is_possible(b: &mut Builder<'_>, at: At, extent: u64) -> Option<()> {
     let is = i64::try_from(extent).is_ok_and(|extent| extent <= dims::ELEMENTS_MAX);
     if !is {
@@ -230,7 +234,7 @@ fn is_possible(b: &mut Builder<'_>, at: At, extent: u64) -> Option<()> {
     is.then_some(())
 }
 
-/// Makes a dim known that is given its extent here, or checks that it has it.
+/// Declares a dim whose extent is written here, or checks its known extent.
 fn sized(b: &mut Builder<'_>, env: &mut Env, part: &Expr) -> Option<()> {
     let ExprKind::Sized(name, extent) = &part.kind else { return Some(()) };
     is_possible(b, part.at, *extent)?;
@@ -248,7 +252,7 @@ fn sized(b: &mut Builder<'_>, env: &mut Env, part: &Expr) -> Option<()> {
     None
 }
 
-/// Makes a dim known that goes by its extent.
+/// Declares a dim that is named by its extent.
 fn fixed(b: &mut Builder<'_>, env: &mut Env, part: &Expr) -> Option<()> {
     let ExprKind::Int(number, None) = part.kind else { return Some(()) };
     is_possible(b, part.at, number)?;
@@ -266,7 +270,8 @@ fn fixed(b: &mut Builder<'_>, env: &mut Env, part: &Expr) -> Option<()> {
     axis.map(|_| ())
 }
 
-/// The part that a new name stands for, if the whole has been split like this before, in another template perhaps.
+/// Returns the part that a new name stands for, if the whole was already split this way, perhaps in another
+/// template.
 fn known_part(b: &Builder<'_>, env: &Env, names: &[String], new: &str) -> Option<AxisId> {
     let (whole, parts) = names.split_first()?;
     let whole = env.axis(whole)?;
@@ -277,7 +282,7 @@ fn known_part(b: &Builder<'_>, env: &Env, names: &[String], new: &str) -> Option
     pairs.find(|(name, _)| same && **name == new).map(|(_, &axis)| axis)
 }
 
-/// The extent of the new one among these names, the whole first.
+/// Computes the extent of the new dim among these names. The first name is the whole.
 fn extent(
     b: &Builder<'_>,
     env: &Env,
@@ -295,7 +300,7 @@ fn extent(
     if *whole == new { Some(product) } else { Some(of(whole)? / product) }
 }
 
-/// Makes the new dim of an arrow known, if it is one of these.
+/// Declares the new dims of the arrow of a `split` or `merge`.
 pub(super) fn declare(
     b: &mut Builder<'_>,
     env: &mut Env,
@@ -331,7 +336,7 @@ pub(super) fn declare(
     }
 }
 
-/// Whether the parts of the whole are these, from now on or from before.
+/// Records a split. Returns false if the whole already has other parts, or if it is among its own parts.
 fn register(b: &mut Builder<'_>, split: &Split) -> bool {
     let is_known = |known: &Split| known.whole == split.whole && known.parts == split.parts;
     if b.graph.splits.iter().any(is_known) {
@@ -345,7 +350,7 @@ fn register(b: &mut Builder<'_>, split: &Split) -> bool {
     true
 }
 
-/// Takes the parts for the whole everywhere.
+/// Replaces each whole by its parts throughout the graph.
 pub(super) fn refine(b: &mut Builder<'_>) {
     if b.graph.splits.is_empty() || beside(b) {
         return;
@@ -390,15 +395,16 @@ pub(super) fn refine(b: &mut Builder<'_>) {
     }
 }
 
-/// Whether a conversion only says the same dims by other names. Had it become one without a difference, it would be one that
-/// rounds.
+/// Returns true if a cast only regroups dims. The pass must drop such a cast: a cast that changes neither
+/// dtype nor axes means rounding.
 fn is_regrouped(graph: &Graph, nodes: &[Node], node: &Node) -> bool {
     let of = &nodes[node.args[0].0 as usize];
     of.dtype == node.dtype && of.axes != node.axes && set(graph, of.axes) == set(graph, node.axes)
 }
 
-/// Elements of a whole, picked along one part of it after another. Where the place depends on coordinates along a part, those
-/// are of axes of their own until all parts have been picked along, so that none is taken for that of what is picked from.
+/// Gathers elements along a whole by gathering along one part after another. Index coordinates along the
+/// parts get temporary twin axes until all parts are gathered. The twins keep these coordinates distinct from
+/// those of the gathered value.
 fn static_index(b: &mut Builder<'_>, args: &[NodeId], node: &Node, whole: AxisId) -> NodeId {
     let [of, ref place @ ..] = *args else { unreachable!("something is gathered from") };
     let parts = b.graph.parts(&[whole]);
@@ -429,7 +435,7 @@ fn static_index(b: &mut Builder<'_>, args: &[NodeId], node: &Node, whole: AxisId
     along_others(graph, id, own.into_iter().map(|(axis, own)| (own, axis)))
 }
 
-/// A value along other axes of the same extents.
+/// Returns a value along other axes of the same extents.
 fn along_others(graph: &mut Graph, id: NodeId, axes: impl Iterator<Item = (AxisId, AxisId)>) -> NodeId {
     let mut value = id;
     for (from, to) in axes {
@@ -441,7 +447,7 @@ fn along_others(graph: &mut Graph, id: NodeId, axes: impl Iterator<Item = (AxisI
     value
 }
 
-/// Elements of a value along an axis, at these places.
+/// Gathers elements of a value along an axis. `place` is the index, optionally followed by a condition.
 fn pick(graph: &mut Graph, (of, axis): (NodeId, AxisId), place: &[NodeId]) -> NodeId {
     let Node { dtype, axes, span, .. } = *graph.node(of);
     let left = axes.minus(AxisSet::EMPTY.with(axis));
@@ -453,13 +459,13 @@ fn set(graph: &Graph, axes: AxisSet) -> AxisSet {
     graph.parts(&axes.iter().collect::<Vec<_>>()).into_iter().collect()
 }
 
-/// The coordinate along an axis from those along its parts.
+/// Computes the coordinate along a whole from the coordinates along its parts.
 fn coordinate(b: &mut Builder<'_>, axis: AxisId, span: SpanId) -> NodeId {
     let parts = b.graph.parts(&[axis]);
     row_major(&mut b.graph, &parts, span)
 }
 
-/// The coordinate along axes as one, of which the last has neighbouring ones; 0 along none.
+/// Computes the row-major coordinate along several axes, the last one innermost. Without axes it is 0.
 pub(super) fn row_major(graph: &mut Graph, axes: &[AxisId], span: SpanId) -> NodeId {
     let Some((&first, rest)) = axes.split_first() else {
         return graph.literal(Const::Int(0), DType::I32, span);
@@ -479,8 +485,7 @@ pub(super) fn row_major(graph: &mut Graph, axes: &[AxisId], span: SpanId) -> Nod
     all
 }
 
-/// Reports what has a dim beside its own parts, or beside one of which parts are its own, too; and truth values that are picked
-/// along a dim that is split: there are none in memory.
+/// Reports values with a dim and one of its own parts, and values with two dims that share parts.
 fn beside(b: &mut Builder<'_>) -> bool {
     let mut found = Vec::new();
     let (graph, splits) = (&b.graph, &b.graph.splits);

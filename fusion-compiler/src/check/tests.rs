@@ -1,4 +1,4 @@
-//! The front end as a whole: what a source gives, or what its user is told.
+//! Tests of the front end: the graphs of a source, or its messages.
 
 use std::str::FromStr;
 
@@ -15,13 +15,13 @@ mod fuzz;
 mod hints;
 mod standard;
 
-/// The graphs of a source, or all messages, each on its own lines.
+/// Returns the text of a source's graphs, or all messages, one per line.
 fn text(source: &str) -> Result<String, String> {
     let graphs = graphs(source)?;
     Ok(graphs.iter().map(Graph::to_string).collect())
 }
 
-/// The verified graphs of a source, or all messages.
+/// Returns the verified graphs of a source, or all messages.
 fn graphs(source: &str) -> Result<Vec<Graph>, String> {
     let tokens = TokenStream::from_str(source).unwrap_or_else(|error| panic!("{source}: {error}"));
     let graphs = match front_end(tokens) {
@@ -40,7 +40,7 @@ fn graphs(source: &str) -> Result<Vec<Graph>, String> {
     Ok(graphs)
 }
 
-/// The nodes and outputs of a source with one graph, without indentation.
+/// Asserts the nodes and outputs of a source with one graph, without indentation.
 fn check(source: &str, expect: &[&str]) {
     let text = text(source).unwrap_or_else(|errors| panic!("{source}\n{errors}"));
     let lines: Vec<&str> = text.lines().map(str::trim).collect();

@@ -1,12 +1,14 @@
-//! Fixed dims that each thread runs through by itself, because something along them is combined or picked.
+//! Limits on unrolled dims: short fixed dims that a single thread computes because they are reduced or
+//! indexed.
 //!
-//! Invariant: what one thread computes of any value in a checked graph has at most `UNROLLED_MAX` elements, so that
-//! kernels stay small: where there would be more, loops go through some of the dims (`Graph::looped`). The dims are counted
-//! as `fuse` will unroll them, or more: results in one order of dims may share a kernel.
+//! Invariant: in a checked graph, one thread computes at most `UNROLLED_MAX` elements of any value, so
+//! kernels stay small. Where it would compute more, some of the dims become loops (`Graph::looped`). The
+//! count covers at least the dims that `fuse` will unroll, because results in one order of dims may share a
+//! kernel.
 
 use crate::ir::graph::{AxisId, AxisSet, Graph, Node, NodeId, NodeKind, UNROLLED_MAX};
 
-/// Has loops go through what would be written out too far.
+/// Turns dims into loops until no result is unrolled too far.
 pub(super) fn limit(graph: &mut Graph) {
     let mut orders: Vec<Vec<AxisId>> = graph.outputs.iter().map(|output| graph.parts(&output.axes)).collect();
     orders.sort();
@@ -16,9 +18,9 @@ pub(super) fn limit(graph: &mut Graph) {
     }
 }
 
-/// The axes to go through in a loop, if the results in this order have too many terms, or themselves are too long: those of
-/// the last operation along any of the axes that are too many together. What it is made of is then made once for each
-/// iteration.
+/// Returns the axes to loop over, if results in this order have too many terms or elements per thread. The
+/// axes are those of the last operation along any of the excess axes. Each iteration of the loop then
+/// computes the operands of that operation once.
 fn too_far(graph: &Graph, order: &[AxisId]) -> Option<AxisSet> {
     let results: Vec<NodeId> = graph
         .outputs
@@ -43,7 +45,7 @@ fn too_far(graph: &Graph, order: &[AxisId]) -> Option<AxisSet> {
     runs.iter().rev().map(|&(_, axes)| axes).find(|&axes| !axes.intersection(long).is_empty())
 }
 
-/// The axes that a node combines the elements along, all of them written out.
+/// Returns the axes of a reduction that is fully unrolled.
 fn combined(graph: &Graph, node: &Node) -> AxisSet {
     match node.kind {
         NodeKind::Reduce(_, axes) if !graph.is_looped(axes) => axes,
@@ -59,8 +61,9 @@ fn combined(graph: &Graph, node: &Node) -> AxisSet {
     }
 }
 
-/// For each node that the results need, the axes along which one thread needs it: `first` for the results, and for
-/// operands what `step` makes of those of their node, as far as they have them.
+/// Computes, for each node that the results need, the axes along which one thread needs it. `first` gives
+/// these axes for the results. `step` maps the axes of a node to those of its operands, restricted to axes
+/// the operands have.
 fn backwards(
     graph: &Graph,
     results: &[NodeId],
@@ -82,7 +85,7 @@ fn backwards(
     axes
 }
 
-/// How many elements a value has along these axes, as far as they are fixed.
+/// Returns the number of elements of a value along these axes, counting only fixed ones.
 fn elements(graph: &Graph, axes: AxisSet) -> i64 {
     let extents = axes.iter().filter_map(|axis| graph.axis(axis).extent.as_const());
     extents.fold(1, i64::saturating_mul)

@@ -1,7 +1,7 @@
-//! Numbers without a dtype: literals, extents, and what is computed from nothing else.
+//! Numbers without a dtype: literals, extents and expressions of those alone.
 //!
-//! Invariant: a weak number becomes a node when it meets a value, in that value's dtype; alone it is `i32`,
-//! or `f32` once a literal with a point is part of it.
+//! Invariant: a weak number becomes a node when it meets a value, and takes the dtype of that value. A weak
+//! number that meets none is `i32`, or `f32` if any literal in it has a decimal point.
 
 use std::ops::RangeInclusive;
 use std::rc::Rc;
@@ -18,10 +18,11 @@ use crate::parse::ast::At;
 #[derive(Clone, Debug)]
 pub(super) struct Weak {
     pub(super) kind: WeakKind,
-    /// A literal with a point is part of it.
+    /// True if any literal in the tree has a decimal point.
     pub(super) is_float: bool,
     pub(super) span: SpanId,
-    /// Numbers of the tree, each as often as it is there: bounded so that no walk takes long or overflows the stack.
+    /// Number of leaves and operations of the tree, counting shared subtrees repeatedly. The bound on `size`
+    /// keeps every traversal short and the recursion shallow.
     size: u32,
 }
 
@@ -29,13 +30,13 @@ pub(super) struct Weak {
 pub(super) enum WeakKind {
     Literal(Const),
     Extent(DimExpr),
-    /// With the operation as the user wrote it.
+    /// An operation, with its name as the user wrote it.
     Apply(Op, &'static str, Rc<[Weak]>),
-    /// One of the two, by a condition.
+    /// A choice between two numbers by a condition.
     Select(NodeId, Rc<[Weak; 2]>),
 }
 
-/// Largest tree: chains and `let`s stack operations on each other, and what a `let` names may be there many times.
+/// Largest `size` of a weak number. Chains and `let`s nest operations, and a `let` may be used many times.
 const SIZE_MAX: u32 = 2000;
 
 impl Weak {
@@ -54,13 +55,13 @@ impl Weak {
         }
     }
 
-    /// The dtype it has alone.
+    /// Returns the dtype of a weak number that meets no typed value.
     pub(super) fn default_dtype(&self) -> DType {
         if self.is_float { DType::F32 } else { DType::I32 }
     }
 }
 
-/// An operation on weak numbers; the sign of a literal becomes part of it.
+/// Applies an operation to weak numbers. Negation folds into a literal.
 pub(super) fn apply(b: &mut Builder<'_>, op: Op, what: &'static str, args: Vec<Weak>, span: SpanId) -> Value {
     if let (Op::Neg, [Weak { kind: WeakKind::Literal(value), is_float, .. }]) = (op, args.as_slice()) {
         let value = match *value {
@@ -75,7 +76,7 @@ pub(super) fn apply(b: &mut Builder<'_>, op: Op, what: &'static str, args: Vec<W
     grown(b, Weak { is_float, span, size, kind: WeakKind::Apply(op, what, args.into()) })
 }
 
-/// A function of floats, which makes one of numbers that are none: `rsqrt(N)`.
+/// Applies an operation of floats, which turns integers into floats: `rsqrt(N)`.
 pub(super) fn apply_float(
     b: &mut Builder<'_>,
     op: Op,
@@ -87,7 +88,7 @@ pub(super) fn apply_float(
     grown(b, Weak { is_float: true, span, size, kind: WeakKind::Apply(op, what, args.into()) })
 }
 
-/// One of two weak numbers.
+/// Builds a choice between two weak numbers.
 pub(super) fn select(b: &mut Builder<'_>, condition: NodeId, sides: [Weak; 2], span: SpanId) -> Value {
     let (is_float, size) = summary(&sides);
     grown(b, Weak { is_float, span, size, kind: WeakKind::Select(condition, sides.into()) })
@@ -102,7 +103,7 @@ fn grown(b: &mut Builder<'_>, weak: Weak) -> Value {
     if weak.size > SIZE_MAX { b.error_span(weak.span, diag::too_many_numbers()) } else { Value::Weak(weak) }
 }
 
-/// Gives the number a dtype. `dtype` is a float if the number is.
+/// Lowers the number to nodes of a dtype. `dtype` must be a float if the number is a float.
 pub(super) fn resolve(b: &mut Builder<'_>, weak: &Weak, dtype: DType) -> Option<NodeId> {
     let span = weak.span;
     match &weak.kind {
@@ -113,7 +114,7 @@ pub(super) fn resolve(b: &mut Builder<'_>, weak: &Weak, dtype: DType) -> Option<
         WeakKind::Extent(extent) => b.leaf(NodeKind::Extent(extent.clone()), dtype, AxisSet::EMPTY, span),
         WeakKind::Apply(op, what, args) => {
             let args: Vec<NodeId> = args.iter().map(|arg| resolve(b, arg, dtype)).collect::<Option<_>>()?;
-            // An operation on integers has no meaning once its operands turn out to be floats.
+            // A bitwise or integer operation is undefined once its operands become floats.
             if !op.info().typing.accepts(dtype) {
                 b.error_span(span, diag::wants_int(what, dtype));
                 return None;
@@ -128,7 +129,8 @@ pub(super) fn resolve(b: &mut Builder<'_>, weak: &Weak, dtype: DType) -> Option<
     }
 }
 
-/// Whether a number without a dtype, at the second token, may take this one, for the operation at the first.
+/// Returns true if a weak number may take this dtype; any typed value fits. `op` is the token of the
+/// operation and `at` the token of the number, for messages.
 pub(super) fn fits(b: &mut Builder<'_>, (op, at): (At, At), what: &str, value: &Value, dtype: DType) -> bool {
     let Value::Weak(number) = value else { return true };
     if dtype == DType::Bool {
@@ -141,7 +143,7 @@ pub(super) fn fits(b: &mut Builder<'_>, (op, at): (At, At), what: &str, value: &
     false
 }
 
-/// The axes that it has by its conditions.
+/// Returns the axes of the conditions inside the number.
 pub(super) fn axes(b: &Builder<'_>, weak: &Weak) -> AxisSet {
     let all =
         |numbers: &[Weak]| numbers.iter().map(|number| axes(b, number)).fold(AxisSet::EMPTY, AxisSet::union);
@@ -152,7 +154,7 @@ pub(super) fn axes(b: &Builder<'_>, weak: &Weak) -> AxisSet {
     }
 }
 
-/// The number of elements that a whole number stands for, if it is made of extents and `+ - * /` alone.
+/// Returns the number as an extent, if only integers, extents and `+ - * /` occur in it.
 pub(super) fn as_extent(weak: &Weak) -> Option<DimExpr> {
     match &weak.kind {
         WeakKind::Literal(Const::Int(value)) => Some(DimExpr::constant(*value)),
@@ -167,10 +169,12 @@ pub(super) fn as_extent(weak: &Weak) -> Option<DimExpr> {
     }
 }
 
-/// Steps of the longest extents: what a `let` names may be there many times.
+/// Largest number of steps of an extent expression. A `let` may be used many times, so expressions can grow
+/// fast.
 const EXTENT_MAX: usize = 1000;
 
-/// An operation on numbers of elements, if it is one and not too long.
+/// Applies an operation to extents. Returns none for an unsupported operation or an expression that is too
+/// long.
 pub(super) fn extent_op(op: Op, left: DimExpr, right: DimExpr) -> Option<DimExpr> {
     if left.0.len() + right.0.len() > EXTENT_MAX {
         return None;
@@ -185,7 +189,7 @@ pub(super) fn extent_op(op: Op, left: DimExpr, right: DimExpr) -> Option<DimExpr
     }
 }
 
-/// The literal in a dtype, if it fits.
+/// Converts the literal to a dtype, and reports a literal out of range.
 pub(super) fn literal(b: &mut Builder<'_>, value: Const, dtype: DType, span: SpanId) -> Option<Const> {
     match value {
         Const::Int(x) if dtype.is_float() => Some(Const::Float(x as f64)),

@@ -1,59 +1,60 @@
-//! The syntax tree: what the user wrote, before anything is known about it.
+//! The syntax tree: the user's source before name resolution and typing.
 //!
-//! Invariant: plain data without compiler tokens, so that the standard library is parsed once per process
-//! and outlives a macro call. A token's place is its number in `Places`.
+//! Invariant: the tree is plain data without compiler tokens. The standard library can therefore be parsed
+//! once per process and outlive a macro call. A token's place is its index in `Places`.
 
 use crate::ir::graph::Portion;
 
-/// A token, by its number in the `Places` of its source.
+/// A token, by its index in the `Places` of its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct At(pub(crate) u32);
 
-/// A word and where it stands.
+/// A word and its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Name {
     pub(crate) text: String,
     pub(crate) at: At,
 }
 
-/// An expression; `at` is its operator, its name or its literal.
+/// An expression. `at` is the token of its operator, name or literal.
 #[derive(Clone, Debug)]
 pub(crate) struct Expr {
     pub(crate) kind: ExprKind,
     pub(crate) at: At,
-    /// Levels of the tree below and including this one, bounded so that no walk overflows the stack.
+    /// Height of the tree, bounded so that no traversal overflows the stack.
     pub(crate) depth: u32,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum ExprKind {
-    /// A whole number and its suffix.
+    /// An integer literal and its suffix.
     Int(u64, Option<String>),
-    /// A number with a point, exponent or float suffix.
+    /// A number with a decimal point, exponent or float suffix.
     Float(f64, Option<String>),
     Bool(bool),
-    /// A value, a dim, a constant or, inline, a captured variable.
+    /// A value, a dim, a constant or, in the inline form, a captured variable.
     Name(String),
     Unary(Unary, Box<Expr>),
-    /// `a + b - c`: what it starts with, and what is done to it in turn. One level, however long.
+    /// `a + b - c`: the first operand, and the operations applied from left to right. A chain is one level of
+    /// the tree, however long it is.
     Chain(Box<Expr>, Vec<Link>),
     /// `x as f32`.
     Cast(Box<Expr>, Name),
     If(Box<Expr>, Box<Block>, Box<Block>),
     /// `f(x)`.
     Call(String, Vec<Arg>),
-    /// `x.f()`: a call with the receiver first.
+    /// `x.f()`: a call with the receiver as its first argument.
     Method(String, Vec<Arg>),
     Tuple(Vec<Expr>),
-    /// `C = 3` among several: a dim and its extent.
+    /// `C = 3` in a tuple: a dim and its extent.
     Sized(String, u64),
     /// `T -> S` among the arguments of a call.
     Arrow(Box<Expr>, Box<Expr>),
     /// `0..D`, `1..` or `..D` among the arguments of a call.
     Range(Option<Box<Expr>>, Option<Box<Expr>>),
-    /// Inline: a path, a braced Rust expression, or anything with dims; the number of the capture.
+    /// Index of an inline capture: a path, a braced Rust expression, or any operand with dims.
     Capture(usize),
-    /// Inline: `scalar(…)`; the number of the capture.
+    /// Index of an inline capture `scalar(…)`.
     Host(usize),
 }
 
@@ -93,7 +94,7 @@ pub(crate) enum Binary {
     Or,
 }
 
-/// An argument, `eps = 1e-5` with its name.
+/// An argument. `eps = 1e-5` has a name.
 #[derive(Clone, Debug)]
 pub(crate) struct Arg {
     pub(crate) name: Option<Name>,
@@ -115,19 +116,20 @@ pub(crate) enum Stmt {
     Update(Name, Binary, Expr, At),
 }
 
-/// Names for a value, or for each part of a tuple; `_` is none.
+/// Names for a value, or for each part of a tuple. `_` binds nothing.
 #[derive(Clone, Debug)]
 pub(crate) enum Pattern {
     Name(Name),
     Tuple(Vec<Name>, At),
 }
 
-/// One dim of a tensor: `N`, `C = 3`, or `3`, an axis of that name and extent; of a parameter also `N: ..L`.
+/// One dim of a tensor type: `N`, `C = 3`, or `3`, an axis named by its extent. A dim of a parameter may be
+/// `N: ..L`.
 #[derive(Clone, Debug)]
 pub(crate) struct Dim {
     pub(crate) name: Name,
     pub(crate) extent: Option<i64>,
-    /// What of it the parameter has, before or after which other dim's extent.
+    /// Portion of the dim that the parameter has, and the dim whose extent is the cut.
     pub(crate) portion: Option<(Portion, Name)>,
 }
 
@@ -147,7 +149,7 @@ pub(crate) struct Param {
 
 #[derive(Clone, Debug)]
 pub(crate) enum ParamKind {
-    /// Typed at each call.
+    /// A parameter that is typed at each call.
     Untyped,
     /// `D: dim`.
     Dim,
@@ -157,7 +159,7 @@ pub(crate) enum ParamKind {
     Tensor(TensorType),
     /// `p: &mut f32[N]`.
     InPlace(TensorType),
-    /// What could not be read, already reported.
+    /// A parameter that could not be parsed, already reported.
     Mistaken,
 }
 
@@ -166,33 +168,33 @@ pub(crate) enum ParamKind {
 pub(crate) struct Function {
     pub(crate) name: Name,
     pub(crate) exported: bool,
-    /// Exported, or not, as a `#[cfg]` says: several may have one name.
+    /// True for an exported function with a `#[cfg]`. Several such functions may share a name.
     pub(crate) conditional: bool,
     pub(crate) generics: Vec<Name>,
     pub(crate) params: Vec<Param>,
-    /// `None` where no `->` stands.
+    /// Result types, or `None` without `->`.
     pub(crate) results: Option<Vec<TensorType>>,
-    /// One result or a tuple of them.
+    /// Return form: one result or a tuple of results.
     pub(crate) returns: Returns,
     pub(crate) body: Block,
-    /// Every name the body mentions.
+    /// Every name that the body mentions.
     pub(crate) mentions: Vec<String>,
-    /// The names of `let`s that nothing after them mentions.
+    /// Names of `let`s that no later code mentions.
     pub(crate) unused: Vec<Name>,
-    /// Where it could not be read, already reported.
+    /// Part of the function that could not be parsed, already reported.
     pub(crate) broken: Broken,
 }
 
-/// What of a function could not be read.
+/// The part of a function that could not be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Broken {
     Nothing,
-    /// Its head says what it should.
+    /// The body alone. The head is complete.
     Body,
     Head,
 }
 
-/// What a function gives: `(f32[N],)` is a tuple, as in Rust.
+/// The form in which a function returns results. `(f32[N],)` is a tuple, as in Rust.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Returns {
     /// The value itself.
@@ -202,12 +204,13 @@ pub enum Returns {
 }
 
 impl Function {
-    /// The tensors of its signature, in order.
+    /// Returns the tensor types of the signature, in order.
     pub(crate) fn types(&self) -> impl Iterator<Item = &TensorType> {
         self.params.iter().filter_map(Param::tensor).chain(self.results.iter().flatten())
     }
 
-    /// Whether its signature says everything, so that it can be checked on its own.
+    /// Returns true if the signature is complete, so that the function can be checked independently of its
+    /// calls.
     pub(crate) fn is_typed(&self) -> bool {
         let typed = |param: &Param| !matches!(param.kind, ParamKind::Untyped) && param.default.is_none();
         self.exported
@@ -226,7 +229,7 @@ impl Pattern {
 }
 
 impl Param {
-    /// The tensor it is, if it is one.
+    /// Returns the tensor type of the parameter, if it has one.
     pub(crate) fn tensor(&self) -> Option<&TensorType> {
         match &self.kind {
             ParamKind::Tensor(ty) | ParamKind::InPlace(ty) => Some(ty),
@@ -240,7 +243,7 @@ impl Param {
 }
 
 impl Binary {
-    /// As users write it.
+    /// Returns the operator as users write it.
     pub(crate) fn symbol(self) -> &'static str {
         match self {
             Binary::Add => "+",
@@ -264,7 +267,7 @@ impl Binary {
         }
     }
 
-    /// The operator of this symbol, and how tightly it binds (more is tighter), in Rust's order.
+    /// Returns the operator of this symbol with its precedence, which follows Rust. Higher binds tighter.
     pub(crate) fn of_symbol(symbol: &str) -> Option<(Binary, u8)> {
         Some(match symbol {
             "||" => (Binary::Or, 1),
@@ -290,5 +293,5 @@ impl Binary {
     }
 }
 
-/// How tightly comparisons bind; two of them do not associate.
+/// Precedence of comparisons, which do not associate.
 pub(crate) const COMPARISON: u8 = 3;

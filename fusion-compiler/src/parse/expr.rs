@@ -1,6 +1,6 @@
 //! Expressions, statements and blocks.
 //!
-//! Invariant: Rust's precedence, except that `if` is an operand wherever it stands.
+//! Invariant: operators have Rust's precedence, except that `if` is an operand anywhere.
 
 use proc_macro2::Delimiter;
 
@@ -9,11 +9,11 @@ use super::inline;
 use super::tokens::{Parsed, Parser, is_keyword};
 use crate::diag::{self, hints};
 
-/// Deepest tree, and deepest nesting of operands within it.
+/// Limits on the height of the tree and on the nesting of operands.
 const DEPTH_MAX: u32 = 400;
 const NESTING_MAX: u32 = 128;
 
-/// An expression up to the next thing that cannot continue it.
+/// Parses an expression up to the first token that cannot continue it.
 pub(crate) fn expr(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
     binary(parser, 0)
 }
@@ -39,7 +39,7 @@ fn binary(parser: &mut Parser<'_, '_>, binds: u8) -> Parsed<Expr> {
     }
 }
 
-/// What is said of what follows an operand in other languages.
+/// Returns the message for a token that follows an operand in other languages only.
 fn elsewhere(parser: &Parser<'_, '_>, left: &Expr) -> Option<diag::Message> {
     match parser.symbol() {
         Some("**") => return Some(diag::no_power()),
@@ -58,7 +58,7 @@ fn elsewhere(parser: &Parser<'_, '_>, left: &Expr) -> Option<diag::Message> {
     }
 }
 
-/// Applies one more operator. A chain may be long: it is as deep as the deepest of its operands.
+/// Applies one more operator. A chain is only as deep as the deepest of its operands, so it may be long.
 fn chain(parser: &mut Parser<'_, '_>, left: Expr, link: Link) -> Parsed<Expr> {
     let (at, right) = (link.at, link.operand.depth);
     match left {
@@ -95,7 +95,7 @@ fn unary(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
     casts(parser, value)
 }
 
-/// What a prefix operator applies to: it binds tighter than `as`.
+/// Parses the operand of a prefix operator. Prefix operators bind tighter than `as`.
 fn unary_operand(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
     let op = match parser.operator() {
         Some("-") => Unary::Neg,
@@ -127,7 +127,7 @@ fn casts(parser: &mut Parser<'_, '_>, mut value: Expr) -> Parsed<Expr> {
     Ok(value)
 }
 
-/// An operand and the method calls on it.
+/// Parses an operand and the method calls on it.
 fn postfix(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
     let mut value = primary(parser)?;
     loop {
@@ -164,12 +164,12 @@ fn postfix(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
     }
 }
 
-/// What is said of fields that tensors have elsewhere.
+/// Returns the message for a field that tensors have in other libraries.
 fn no_field(name: &str) -> diag::Message {
     hints::field(name).map_or_else(|| diag::no_field(name), |how| diag::field_otherwise(name, how))
 }
 
-/// Whether brackets come next that start like `[N, D]`.
+/// Returns true if the next token is a bracket group that starts like `[N, D]`.
 fn names_dims(parser: &Parser<'_, '_>) -> bool {
     let inner = parser.cursor().group(Delimiter::Bracket).map(|(inner, _, _)| inner);
     let name = inner.and_then(|inner| inner.ident()).map(|(name, _)| name.to_string());
@@ -214,7 +214,7 @@ fn primary(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
     }
 }
 
-/// A name, or a call of it.
+/// Parses a name or a call.
 fn named(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
     let name = parser.name("an expression")?;
     if let Some((inner, _, span)) = parser.group(Delimiter::Parenthesis) {
@@ -274,7 +274,7 @@ fn argument(parser: &mut Parser<'_, '_>) -> Parsed<Arg> {
     Ok(Arg { name: None, value: node(parser, arrow, at, depth)? })
 }
 
-/// What follows the `..` of a range.
+/// Parses the rest of a range after its `..`.
 fn range(parser: &mut Parser<'_, '_>, start: Option<Expr>, at: At) -> Parsed<Arg> {
     let open = parser.at_end() || parser.symbol() == Some(",");
     let end = if open { None } else { Some(nested(parser, expr)?) };
@@ -283,7 +283,7 @@ fn range(parser: &mut Parser<'_, '_>, start: Option<Expr>, at: At) -> Parsed<Arg
     Ok(Arg { name: None, value: node(parser, range, at, depth)? })
 }
 
-/// A part of a tuple: an expression, or a dim with its extent.
+/// Parses a part of a tuple: an expression, or a dim with its extent.
 fn part(parser: &mut Parser<'_, '_>, is_first: bool) -> Parsed<Expr> {
     let e = nested(parser, expr)?;
     let ExprKind::Name(name) = &e.kind else { return Ok(e) };
@@ -302,7 +302,7 @@ fn part(parser: &mut Parser<'_, '_>, is_first: bool) -> Parsed<Expr> {
     }
 }
 
-/// `(x)`, or the tuple `(x, y)`.
+/// Parses `(x)`, or the tuple `(x, y)`.
 fn parenthesised(parser: &mut Parser<'_, '_>, at: At) -> Parsed<Expr> {
     if parser.at_end() {
         return Err(parser.error_at(at, diag::empty_parentheses()));
@@ -339,7 +339,7 @@ fn conditional(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
     node(parser, ExprKind::If(Box::new(condition), Box::new(then), Box::new(other)), at, depth)
 }
 
-/// The block of an `if`, which has a value and assigns nothing.
+/// Parses the block of an `if`, which must have a value and must not assign.
 fn braces(parser: &mut Parser<'_, '_>) -> Parsed<Block> {
     let Some((inner, _, span)) = parser.group(Delimiter::Brace) else {
         let what = if parser.symbol() == Some("=") { "`{` (`==` compares)" } else { "`{`" };
@@ -371,7 +371,7 @@ fn block_depth(block: &Block) -> u32 {
     values.chain(block.tail.iter().map(|tail| tail.depth)).max().unwrap_or(0)
 }
 
-/// The statements up to the end of the group. After a mistake, goes on with the next statement.
+/// Parses statements up to the end of the group. Continues with the next statement after a mistake.
 pub(crate) fn block(parser: &mut Parser<'_, '_>) -> (Block, Parsed<()>) {
     let mut block = Block { stmts: vec![], tail: None };
     let mut whole = Ok(());
@@ -452,12 +452,12 @@ fn binding(parser: &mut Parser<'_, '_>) -> Parsed<Stmt> {
     Ok(Stmt::Let(pattern, value))
 }
 
-/// A name for a value, or `_` for none.
+/// Parses a name for a value, or `_`.
 fn bound(parser: &mut Parser<'_, '_>, what: &str) -> Parsed<Name> {
     if parser.is_word("_") { parser.name_or_keyword() } else { parser.name(what) }
 }
 
-/// `(p, q)` of `(p, q) = x`.
+/// Parses `(p, q)` of `(p, q) = x`.
 fn targets(parser: &mut Parser<'_, '_>) -> Parsed<Option<Pattern>> {
     let start = parser.cursor();
     let Some((inner, at, span)) = parser.group(Delimiter::Parenthesis) else { return Ok(None) };
@@ -482,7 +482,7 @@ fn assignment(parser: &mut Parser<'_, '_>, block: &mut Block, targets: Pattern) 
     Ok(())
 }
 
-/// `p += x`, of any operator.
+/// Parses `p += x`, for any operator.
 fn update(parser: &mut Parser<'_, '_>, block: &mut Block, target: Expr, op: Binary) -> Parsed<()> {
     let at = parser.expect(parser.symbol().unwrap_or("="), "`=`")?;
     let target = assigned(parser, target)?;
@@ -491,7 +491,7 @@ fn update(parser: &mut Parser<'_, '_>, block: &mut Block, target: Expr, op: Bina
     Ok(())
 }
 
-/// The name that stands where something is assigned.
+/// Returns the name on the left side of an assignment.
 fn assigned(parser: &mut Parser<'_, '_>, target: Expr) -> Parsed<Name> {
     match target.kind {
         ExprKind::Name(text) => Ok(Name { text, at: target.at }),
@@ -499,7 +499,7 @@ fn assigned(parser: &mut Parser<'_, '_>, target: Expr) -> Parsed<Name> {
     }
 }
 
-/// What is assigned, up to the end of the statement.
+/// Parses the right side of an assignment, up to the end of the statement.
 fn assigned_value(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
     let value = expr(parser)?;
     if !parser.at_end() {
@@ -508,7 +508,7 @@ fn assigned_value(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
     Ok(value)
 }
 
-/// A literal: a number with or without its suffix.
+/// Parses a number with or without a suffix.
 fn number(parser: &mut Parser<'_, '_>, literal: proc_macro2::Literal, at: At) -> Parsed<Expr> {
     let text = literal.to_string();
     let suffix = |suffix: &str| (!suffix.is_empty()).then(|| suffix.to_owned());
@@ -531,7 +531,7 @@ fn number(parser: &mut Parser<'_, '_>, literal: proc_macro2::Literal, at: At) ->
     }
 }
 
-/// Makes a node above others of this depth.
+/// Makes a node above operands of this height.
 pub(crate) fn node(parser: &mut Parser<'_, '_>, kind: ExprKind, at: At, below: u32) -> Parsed<Expr> {
     if below >= DEPTH_MAX {
         Err(parser.error_at(at, diag::too_deep()))
@@ -540,7 +540,7 @@ pub(crate) fn node(parser: &mut Parser<'_, '_>, kind: ExprKind, at: At, below: u
     }
 }
 
-/// Parses something inside an operand, as long as that is not too deep.
+/// Parses something inside an operand, unless the nesting is too deep.
 fn nested<'a, 's, T>(
     parser: &mut Parser<'a, 's>,
     parse: impl FnOnce(&mut Parser<'a, 's>) -> Parsed<T>,
@@ -555,7 +555,7 @@ fn nested<'a, 's, T>(
 }
 
 impl Parser<'_, '_> {
-    /// Takes a word that was seen to come next.
+    /// Consumes a word that is known to come next.
     fn name_or_keyword(&mut self) -> Parsed<Name> {
         match self.any_word() {
             Some(name) => Ok(name),

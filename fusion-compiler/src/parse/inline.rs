@@ -1,7 +1,7 @@
 //! The inline form: one expression over tensors of the surrounding Rust code.
 //!
-//! Invariant: what is captured is kept as Rust tokens, in order of appearance; a bare name stays a name,
-//! since only `check` knows whether it is a dim, a constant or a variable.
+//! Invariant: captures are kept as Rust tokens, in order of appearance. A bare name stays a name, because
+//! only `check` knows if it is a dim, a constant or a variable.
 
 use proc_macro2::extra::DelimSpan;
 use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
@@ -14,30 +14,30 @@ use super::item::{dims, rust_name, upper};
 use super::tokens::{Parsed, Parser, Reported, Sink, is_keyword, plain};
 use crate::diag::{self, Message};
 
-/// A Rust expression of the inline form.
+/// A Rust expression in the inline form.
 #[derive(Debug)]
 pub(crate) struct Capture {
-    /// As the user wrote it.
+    /// Text of the expression as the user wrote it.
     pub(crate) text: String,
     pub(crate) tokens: TokenStream,
-    /// `[N, D]` after it.
+    /// Dims after the expression: `[N, D]`.
     pub(crate) dims: Option<Vec<Dim>>,
     pub(crate) at: At,
-    /// A name or path, so that the same text is the same tensor.
+    /// True for a name or path, whose repetitions are the same tensor.
     pub(crate) is_path: bool,
 }
 
 /// The inline form.
 #[derive(Debug)]
 pub(crate) struct Inline {
-    /// `f16:` before the expression.
+    /// Dtype before the expression: `f16:`.
     pub(crate) dtype: Option<Name>,
     pub(crate) value: Expr,
-    /// `=> [N, M]` after it, and where.
+    /// Dims of the result after the expression, `=> [N, M]`, with the place of the arrow.
     pub(crate) order: Option<(Vec<Dim>, At)>,
 }
 
-/// Parses the inline form. Its captures are in the sink.
+/// Parses the inline form. The captures go to the sink.
 pub(crate) fn inline(tokens: TokenStream, sink: &mut Sink) -> Parsed<Inline> {
     sink.captures = Some(Vec::new());
     let buffer = TokenBuffer::new2(tokens);
@@ -54,7 +54,7 @@ pub(crate) fn inline(tokens: TokenStream, sink: &mut Sink) -> Parsed<Inline> {
         Some(at) => Some((order(&mut parser)?, at)),
         None => None,
     };
-    // A trailing comma, as after the arguments of a call.
+    // A trailing comma is allowed, as after the arguments of a call.
     let before = parser.cursor();
     parser.eat(",");
     if parser.at_end() {
@@ -68,7 +68,7 @@ pub(crate) fn inline(tokens: TokenStream, sink: &mut Sink) -> Parsed<Inline> {
     }))
 }
 
-/// `f16:`, if it is there.
+/// Parses `f16:`, if present.
 fn header(parser: &mut Parser<'_, '_>) -> Option<Name> {
     let before = parser.cursor();
     let dtype = parser.any_word();
@@ -86,7 +86,7 @@ fn order(parser: &mut Parser<'_, '_>) -> Parsed<Vec<Dim>> {
     }
 }
 
-/// Whether a capture other than a bare name comes next.
+/// Returns true if a capture other than a bare name comes next.
 pub(crate) fn starts_capture(parser: &Parser<'_, '_>) -> bool {
     if parser.is_group(Delimiter::Brace) || parser.is_word("self") {
         return true;
@@ -98,7 +98,7 @@ pub(crate) fn starts_capture(parser: &Parser<'_, '_>) -> bool {
     is_path(parser) || rest.group(Delimiter::Bracket).is_some() || field(rest).is_some()
 }
 
-/// Whether a path with `::` comes next.
+/// Returns true if a path with `::` comes next.
 pub(crate) fn is_path(parser: &Parser<'_, '_>) -> bool {
     let Some((_, rest)) = parser.cursor().ident() else { return false };
     rest.punct().is_some_and(|(punct, after)| {
@@ -106,13 +106,13 @@ pub(crate) fn is_path(parser: &Parser<'_, '_>) -> bool {
     })
 }
 
-/// Whether an expression that a `macro_rules!` passed on comes next, with dims after it.
+/// Returns true if an expression from a `macro_rules!` comes next, with dims after it.
 pub(crate) fn is_group_with_dims(parser: &Parser<'_, '_>) -> bool {
     let group = parser.cursor().group(Delimiter::None);
     group.is_some_and(|(_, _, rest)| rest.group(Delimiter::Bracket).is_some())
 }
 
-/// A name, `self.bias`, or `{…}`, with or without dims.
+/// Parses `self.bias` or `{…}`, with or without dims, or a name with dims.
 pub(crate) fn capture(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
     let (text, tokens, at, is_path) = if let Some((inner, at, span)) = parser.group(Delimiter::Brace) {
         let inside = inner.token_stream();
@@ -138,7 +138,7 @@ pub(crate) fn capture(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
     node(parser, ExprKind::Capture(number), at, 0)
 }
 
-/// What is said of brackets after a capture that hold the index of an element rather than dims.
+/// Returns the message for brackets after a capture that contain the index of an element rather than dims.
 fn index(text: &str, inside: &TokenStream) -> Option<Message> {
     let trees: Vec<TokenTree> = inside.clone().into_iter().take(2).collect();
     let goes_on = match trees.get(1) {
@@ -166,7 +166,7 @@ fn index(text: &str, inside: &TokenStream) -> Option<Message> {
     }
 }
 
-/// `scalar(…)`.
+/// Parses `scalar(…)`.
 pub(crate) fn host(
     parser: &mut Parser<'_, '_>,
     inner: Cursor<'_>,
@@ -182,7 +182,7 @@ pub(crate) fn host(
     node(parser, ExprKind::Host(number), name.at, 0)
 }
 
-/// The Rust expression of a bare name.
+/// Returns the Rust expression of a bare name.
 pub(crate) fn variable(text: &str, span: Span) -> TokenStream {
     let name = rust_name(text, span);
     quote!(#name)
@@ -194,7 +194,7 @@ fn add(parser: &mut Parser<'_, '_>, capture: Capture) -> usize {
     captures.len() - 1
 }
 
-/// Whether these are statements and a value.
+/// Returns true if the tokens are statements followed by a value.
 fn is_block(inside: &TokenStream) -> bool {
     let block = syn::parse2::<syn::Block>(quote!({#inside}));
     block.is_ok_and(|block| {
@@ -202,17 +202,17 @@ fn is_block(inside: &TokenStream) -> bool {
     })
 }
 
-/// Rust's own parser decides whether it is an expression.
+/// Checks that the tokens are a Rust expression, using Rust's own grammar.
 fn rust_expr(parser: &mut Parser<'_, '_>, tokens: TokenStream, span: DelimSpan) -> Parsed<TokenStream> {
     let Err(error) = syn::parse2::<syn::Expr>(tokens.clone()) else { return Ok(tokens) };
-    // Where tokens are missing syn knows no place.
+    // syn has no place for missing tokens.
     let is_at_end = error.to_string().starts_with("unexpected end of input");
     let place = if is_at_end { span.close() } else { error.span() };
     parser.sink.errors.push(place, diag::rust_expression(error));
     Err(Reported)
 }
 
-/// `a`, `self.bias`, `state.0`.
+/// Parses `a`, `self.bias` or `state.0`.
 fn path(parser: &mut Parser<'_, '_>) -> Parsed<(String, TokenStream, At)> {
     let Some((head, rest)) = parser.cursor().ident() else {
         return Err(parser.error_expected("an expression"));
@@ -231,7 +231,7 @@ fn path(parser: &mut Parser<'_, '_>) -> Parsed<(String, TokenStream, At)> {
     Ok((text, tokens, name.at))
 }
 
-/// `.bias` or `.0`, unless it is a method call.
+/// Parses `.bias` or `.0`, unless it is a method call.
 fn field(cursor: Cursor<'_>) -> Option<(TokenStream, Cursor<'_>)> {
     let (dot, rest) = cursor.punct()?;
     if dot.as_char() != '.' || dot.spacing() == proc_macro2::Spacing::Joint {
@@ -247,7 +247,7 @@ fn field(cursor: Cursor<'_>) -> Option<(TokenStream, Cursor<'_>)> {
 }
 
 impl<'a> Parser<'a, '_> {
-    /// A parser at the end of a group, to report what is missing there.
+    /// Returns a parser at the end of a group, to report missing tokens there.
     fn within_end(&mut self, span: DelimSpan) -> Parser<'a, '_> {
         Parser::new(Cursor::empty(), span.close(), self.sink)
     }

@@ -1,7 +1,7 @@
-//! Functions: attributes, signatures, bodies.
+//! Functions: attributes, signatures and bodies.
 //!
-//! Invariant: a function whose signature could be read is in the list, body or no body, so that a stub of it
-//! can stand in for it.
+//! Invariant: every function whose signature could be parsed is in the list, even without a body, so that a
+//! stub can replace it.
 
 use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
 use quote::quote;
@@ -16,18 +16,18 @@ use crate::ir::dtype::DType;
 use crate::ir::graph::{Math, Portion};
 use crate::ir::plan::Target;
 
-/// A function with what only the surrounding Rust code cares about.
+/// A function with the parts that only the surrounding Rust code needs.
 #[derive(Debug)]
 pub(crate) struct Item {
     pub(crate) function: Function,
-    /// All attributes but `#[fuse(…)]`.
+    /// All attributes except `#[fuse(…)]`.
     pub(crate) attributes: TokenStream,
     pub(crate) visibility: TokenStream,
-    /// `#[fuse(off)]`.
+    /// True for `#[fuse(off)]`.
     pub(crate) off: bool,
-    /// `#[fuse(fast_math)]`, `#[fuse(strict)]` or neither.
+    /// Mode of maths: `#[fuse(fast_math)]`, `#[fuse(strict)]` or neither.
     pub(crate) math: Math,
-    /// `#[fuse(targets(…))]`, all if absent.
+    /// Targets of `#[fuse(targets(…))]`, or all targets without it.
     pub(crate) targets: Vec<Target>,
 }
 
@@ -48,12 +48,12 @@ pub(crate) fn items(tokens: TokenStream, sink: &mut Sink) -> Vec<Item> {
     all
 }
 
-/// The functions alone, for the standard library.
+/// Parses the functions of the standard library.
 pub(crate) fn functions(tokens: TokenStream, sink: &mut Sink) -> Vec<Function> {
     items(tokens, sink).into_iter().map(|item| item.function).collect()
 }
 
-/// Goes on where the next function may start.
+/// Skips to the possible start of the next function.
 fn recover(parser: &mut Parser<'_, '_>) {
     while !parser.at_end() && !starts_item(parser) {
         parser.skip();
@@ -65,14 +65,14 @@ fn starts_item(parser: &Parser<'_, '_>) -> bool {
     parser.symbol() == Some("#") || ["pub", "fn", "const", "static", "let"].iter().any(starts)
 }
 
-/// What attributes say.
+/// Content of a function's attributes.
 #[derive(Default)]
 struct Attributes {
     kept: TokenStream,
     off: bool,
     math: Option<Math>,
     targets: Vec<Target>,
-    /// The first `#[fuse(…)]`.
+    /// Place of the first `#[fuse(…)]`.
     fuse: Option<At>,
 }
 
@@ -116,7 +116,7 @@ fn visibility(parser: &mut Parser<'_, '_>) -> Parsed<TokenStream> {
     Ok(whole)
 }
 
-/// Passes over what Rust allows between `pub` and `fn`.
+/// Skips the qualifiers that Rust allows between `pub` and `fn`.
 fn qualifiers(parser: &mut Parser<'_, '_>) {
     let before = parser.cursor();
     let mut found = None;
@@ -133,7 +133,8 @@ fn qualifiers(parser: &mut Parser<'_, '_>) {
 
 const QUALIFIERS: [&str; 4] = ["const", "async", "unsafe", "extern"];
 
-/// Something else stands where a function should. What it may name is no second mistake.
+/// Reports other tokens in place of a function. A constant's name is recorded, so that its uses are not
+/// reported.
 fn no_function(parser: &mut Parser<'_, '_>) -> Reported {
     let found = parser.found();
     let is_value = parser.is_word("const") || parser.is_word("static") || parser.is_word("let");
@@ -168,7 +169,7 @@ fn attribute(parser: &mut Parser<'_, '_>, attributes: &mut Attributes) -> Parsed
     attributes.fuse.get_or_insert(at);
     match content.group(Delimiter::Parenthesis) {
         Some((options, _, span)) if !options.eof() => {
-            // A mistake in an option is no reason to give the function up.
+            // A mistake in an option does not discard the function.
             let _reported = content.within(options, span).list(|parser| option(parser, attributes));
         }
         Some(_) | None => {
@@ -225,11 +226,11 @@ fn target(parser: &mut Parser<'_, '_>, attributes: &mut Attributes) -> Parsed<()
     }
 }
 
-/// What follows `fn`.
+/// Parses a function after its `fn`.
 fn function(parser: &mut Parser<'_, '_>, exported: bool) -> Parsed<Function> {
     parser.sink.head = parser.sink.errors.len();
     let name = parser.name("the name of a function")?;
-    // Until it has a body it is none.
+    // The name counts as mistaken until the body is found.
     parser.sink.mistaken.push(name.text.clone());
     let generics = generics(parser);
     let Some((inner, _, span)) = parser.group(Delimiter::Parenthesis) else {
@@ -262,7 +263,7 @@ fn function(parser: &mut Parser<'_, '_>, exported: bool) -> Parsed<Function> {
     parser.sink.lets.clear();
     let (body, whole): (Block, _) = block(&mut parser.within(inner, span));
     let mentions = std::mem::take(&mut parser.sink.mentions);
-    // What begins with a capital is a constant in a pattern of Rust, if there is one.
+    // A capitalized name in a Rust pattern may refer to a constant, so it is not reported as unused.
     let is_meant = |name: &Name| name.text.starts_with(|c: char| c == '_' || c.is_uppercase());
     let lets = parser.sink.lets.drain(..).filter(|(name, _)| !is_meant(name));
     let unused = lets.filter(|(name, before)| !mentions[*before..].contains(&name.text));
@@ -289,17 +290,17 @@ fn function(parser: &mut Parser<'_, '_>, exported: bool) -> Parsed<Function> {
     })
 }
 
-/// What stands for a parameter that could not be read. Nothing asks for its name.
+/// Makes a placeholder for a parameter that could not be parsed. Nothing uses its name.
 fn mistaken_param() -> Param {
     Param { name: nameless("parameter"), kind: ParamKind::Mistaken, default: None }
 }
 
-/// What stands for a result that could not be read.
+/// Makes a placeholder for a result that could not be parsed.
 fn mistaken_result() -> TensorType {
     TensorType { dtype: nameless(DType::F32.name()), dims: vec![] }
 }
 
-/// A name that no one wrote, and no message is about.
+/// Makes a name that is neither in the source nor in any message.
 fn nameless(text: &str) -> Name {
     Name { text: text.to_owned(), at: At(0) }
 }
@@ -419,7 +420,7 @@ fn dtype(parser: &mut Parser<'_, '_>) -> Parsed<Name> {
     }
 }
 
-/// A dtype and the dims after it, if there are any.
+/// Parses the dims after a dtype, if any.
 fn tensor(parser: &mut Parser<'_, '_>, dtype: Name) -> Parsed<(Name, Option<Vec<Dim>>)> {
     let dims = match parser.group(Delimiter::Bracket) {
         Some((inner, _, span)) => Some(dims(&mut parser.within(inner, span))?),
@@ -433,7 +434,8 @@ fn tensor(parser: &mut Parser<'_, '_>, dtype: Name) -> Parsed<(Name, Option<Vec<
     Ok((dtype, dims))
 }
 
-/// The dtype in a type of Rust that comes next, `Tensor<f32>`, `[f32; 3]` or `Vec<f32>`; `f32` if it names none.
+/// Returns the dtype in a Rust type that comes next, as in `Tensor<f32>`, `[f32; 3]` or `Vec<f32>`. The
+/// default is `f32`.
 fn rust_type(parser: &Parser<'_, '_>) -> Option<DType> {
     let mut cursor = parser.cursor();
     let is_list = parser.is_group(Delimiter::Bracket);
@@ -458,7 +460,7 @@ fn rust_type(parser: &Parser<'_, '_>) -> Option<DType> {
     Some(words.find_map(DType::from_name).unwrap_or(DType::F32))
 }
 
-/// What stands after `->`: the results, and whether they could be read. After a mistake, goes on at the body.
+/// Parses the results after `->`, and tells if they are without mistakes. Skips to the body after a mistake.
 fn results(parser: &mut Parser<'_, '_>) -> (Option<Vec<TensorType>>, Returns, Parsed<()>) {
     let place = parser.span();
     let (results, returns, whole) = match parser.group(Delimiter::Parenthesis) {
@@ -496,7 +498,7 @@ fn result(parser: &mut Parser<'_, '_>) -> Parsed<TensorType> {
     }
 }
 
-/// `N, C = 3, 3`.
+/// Parses `N, C = 3, 3`.
 pub(crate) fn dims(parser: &mut Parser<'_, '_>) -> Parsed<Vec<Dim>> {
     parser.list(dim)
 }
@@ -514,10 +516,10 @@ fn dim(parser: &mut Parser<'_, '_>) -> Parsed<Dim> {
         return Err(parser.error(diag::dim_name(found)));
     }
     let name = parser.name("the name of a dim")?;
-    // Not every script has uppercase letters.
+    // Some scripts have no uppercase letters.
     if name.text.starts_with(|c: char| c.is_lowercase() || c == '_') {
         let message = diag::dim_lowercase(&name.text, upper(&name.text));
-        // A dim that several tensors of a head have is one mistake.
+        // Several tensors of a head may share the dim, so it is reported once.
         if parser.sink.errors.says(&message, parser.sink.head) {
             return Err(Reported);
         }
@@ -537,12 +539,12 @@ fn dim(parser: &mut Parser<'_, '_>) -> Parsed<Dim> {
     }
 }
 
-/// Whether a dim ends here.
+/// Returns true if the dim ends here.
 fn is_end(parser: &Parser<'_, '_>) -> bool {
     parser.at_end() || parser.symbol() == Some(",")
 }
 
-/// `..L` or `L..`, which a parameter has of a dim.
+/// Parses `..L` or `L..`, the portion of a dim that a parameter has.
 fn portion(parser: &mut Parser<'_, '_>, dim: &str) -> Parsed<(Portion, Name)> {
     let before = parser.eat("..").is_some();
     let is_name = parser.word().is_some_and(|word| !super::tokens::is_keyword(&word));
@@ -557,7 +559,7 @@ fn portion(parser: &mut Parser<'_, '_>, dim: &str) -> Parsed<(Portion, Name)> {
     }
 }
 
-/// A whole number from 1, and how a dim of that name is called.
+/// Parses a positive integer. Also returns the name of a dim that is named by this extent.
 fn extent(parser: &mut Parser<'_, '_>) -> Parsed<(Name, i64)> {
     let Some((literal, at)) = parser.literal() else {
         return Err(parser.error(diag::dim_extent()));
@@ -572,7 +574,7 @@ fn extent(parser: &mut Parser<'_, '_>) -> Parsed<(Name, i64)> {
     }
 }
 
-/// The name as a dim would be written.
+/// Returns the name in the spelling of a dim.
 pub(crate) fn upper(name: &str) -> String {
     let name = name.trim_start_matches('_');
     let mut letters = name.chars();
@@ -582,15 +584,15 @@ pub(crate) fn upper(name: &str) -> String {
     }
 }
 
-/// The identifier of a name of the source.
+/// Returns the Rust identifier of a name of the source.
 pub(crate) fn ident(name: &Name, places: &super::Places) -> Ident {
     rust_name(&name.text, places.span(name.at))
 }
 
-/// A name as an identifier of Rust, where keywords are raw.
+/// Returns a name as a Rust identifier. Keywords become raw identifiers.
 pub(crate) fn rust_name(text: &str, span: Span) -> Ident {
     match syn::parse_str::<Ident>(text) {
-        // Of this edition of Rust.
+        // `gen` is a keyword since the 2024 edition.
         Ok(_) if text != "gen" => Ident::new(text, span),
         Ok(_) | Err(_) => Ident::new_raw(text, span),
     }

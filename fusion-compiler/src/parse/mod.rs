@@ -1,7 +1,7 @@
-//! Tokens → syntax tree: a recursive-descent parser with precedence climbing on syn's token cursor.
+//! Parser from tokens to the syntax tree: recursive descent with precedence climbing on syn's token cursor.
 //!
-//! Invariant: no tokens make it panic or overflow the stack; every mistake is in the list of errors, and
-//! parsing goes on after it where the next statement or function starts.
+//! Invariant: no tokens make the parser panic or overflow the stack. Every mistake is in the list of errors.
+//! Parsing resumes after a mistake at the next statement or function.
 
 pub(crate) mod ast;
 mod expr;
@@ -18,11 +18,12 @@ use syn::buffer::TokenBuffer;
 
 use tokens::Parser;
 
-/// Words that start an item of Rust, and no expression of the language.
+/// Words that start a Rust item, but no expression of the language.
 const ITEM_WORDS: [&str; 11] =
     ["pub", "fn", "use", "mod", "impl", "trait", "struct", "enum", "const", "static", "type"];
 
-/// Whether the tokens are functions, or meant to be: they start like an item of Rust, or there are none.
+/// Returns true if the tokens are functions or meant to be: no tokens, or a start like a Rust item, or a
+/// `fn`.
 pub(crate) fn is_items(tokens: &TokenStream) -> bool {
     let buffer = TokenBuffer::new2(tokens.clone());
     let mut sink = Sink::default();
@@ -32,7 +33,7 @@ pub(crate) fn is_items(tokens: &TokenStream) -> bool {
     parser.at_end() || parser.symbol() == Some("#") || ITEM_WORDS.into_iter().any(starts) || has_fn()
 }
 
-/// The `#[cfg(…)]`s among attributes.
+/// Returns the `#[cfg(…)]`s among attributes.
 pub(crate) fn cfgs(attributes: &TokenStream) -> Vec<TokenStream> {
     let trees: Vec<TokenTree> = attributes.clone().into_iter().collect();
     let attributes = trees.chunks(2).filter(|attribute| match attribute {

@@ -1,7 +1,7 @@
 //! The parser's view of the tokens of one group: words, symbols and groups, each with its place.
 //!
-//! Invariant: symbols are read as Rust's lexer splits them; invisible groups are seen through, except at the
-//! start of an operand, where they are parentheses.
+//! Invariant: symbols are split as Rust's lexer splits them. Invisible groups are transparent, except at the
+//! start of an operand, where they act as parentheses.
 
 use proc_macro2::extra::DelimSpan;
 use proc_macro2::{Delimiter, Spacing, Span, TokenTree};
@@ -14,9 +14,9 @@ use crate::diag::{self, Diagnostics, Message};
 /// The tokens that the tree refers to.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
-    /// Where each is.
+    /// Span of each token.
     pub(crate) spans: Vec<Span>,
-    /// What each is.
+    /// Text of each token.
     pub(crate) texts: Vec<String>,
 }
 
@@ -27,53 +27,53 @@ impl Places {
         At(self.spans.len() as u32 - 1)
     }
 
-    /// Where the token is.
+    /// Returns the span of the token.
     pub(crate) fn span(&self, at: At) -> Span {
         self.spans[at.0 as usize]
     }
 
-    /// The token as written.
+    /// Returns the token as written.
     pub(crate) fn text(&self, at: At) -> &str {
         &self.texts[at.0 as usize]
     }
 }
 
-/// What parsing leaves behind besides the tree.
+/// The output of the parser besides the tree.
 #[derive(Debug, Default)]
 pub(crate) struct Sink {
     pub(crate) places: Places,
     pub(crate) errors: Diagnostics,
-    /// The first error of the head being parsed.
+    /// Number of errors at the start of the head being parsed.
     pub(crate) head: usize,
-    /// What has a name and could not be read: who uses the name is not to blame.
+    /// Names whose definitions could not be parsed, so that their uses are not reported as mistakes.
     pub(crate) mistaken: Vec<String>,
     /// Names that the function being parsed mentions.
     pub(crate) mentions: Vec<String>,
-    /// Its `let`s, and how many names were mentioned before each can be used.
+    /// `let`s of the function being parsed, each with the number of names mentioned before its scope.
     pub(crate) lets: Vec<(Name, usize)>,
     /// Names of all functions that are called.
     pub(crate) calls: Vec<String>,
-    /// Rust expressions of the inline form; `None` within functions.
+    /// Rust expressions of the inline form. `None` within functions.
     pub(crate) captures: Option<Vec<Capture>>,
 }
 
-/// A mistake, already in the list.
+/// A mistake that is already in the list.
 #[derive(Debug)]
 pub(crate) struct Reported;
 
 pub(crate) type Parsed<T> = Result<T, Reported>;
 
-/// The tokens of one group.
+/// A parser of the tokens of one group.
 pub(crate) struct Parser<'a, 's> {
     cursor: Cursor<'a>,
-    /// Where the group ends.
+    /// End of the group.
     close: Span,
-    /// How many operands enclose this one.
+    /// Number of operands that enclose the current one.
     pub(crate) nesting: u32,
     pub(crate) sink: &'s mut Sink,
 }
 
-/// Longest first among those with a common start.
+/// All symbols, sorted so that a symbol precedes its prefixes.
 const SYMBOLS: [&str; 49] = [
     "<<=", ">>=", "...", "..=", "**", "&&", "||", "<<", ">>", "<=", ">=", "==", "!=", "+=", "-=", "*=", "/=",
     "%=", "&=", "|=", "^=", "->", "=>", "..", "::", "+", "-", "*", "/", "%", "&", "|", "^", "!", "<", ">",
@@ -85,7 +85,7 @@ impl<'a, 's> Parser<'a, 's> {
         Parser { cursor, close, nesting: 0, sink }
     }
 
-    /// A parser for the tokens of a group.
+    /// Returns a parser for the tokens of a group.
     pub(crate) fn within<'t>(&'t mut self, inner: Cursor<'a>, delim: DelimSpan) -> Parser<'a, 't> {
         Parser { cursor: inner, close: delim.close(), nesting: self.nesting, sink: self.sink }
     }
@@ -98,17 +98,18 @@ impl<'a, 's> Parser<'a, 's> {
         self.cursor.eof()
     }
 
-    /// The symbol that comes next.
+    /// Returns the next symbol.
     pub(crate) fn symbol(&self) -> Option<&'static str> {
         self.read_symbol().map(|(symbol, _, _)| symbol)
     }
 
-    /// The same as an operator: those between the invisible parentheses around what a `macro_rules!` passed on stay there.
+    /// Returns the next symbol as an operator. Operators within an invisible group, which `macro_rules!` puts
+    /// around expressions, stay inside of the group.
     pub(crate) fn operator(&self) -> Option<&'static str> {
         if self.is_group(Delimiter::None) { None } else { self.symbol() }
     }
 
-    /// Takes the symbol if it comes next.
+    /// Consumes the symbol if it comes next.
     pub(crate) fn eat(&mut self, symbol: &str) -> Option<At> {
         let (found, span, rest) = self.read_symbol()?;
         (found == symbol).then(|| {
@@ -117,7 +118,7 @@ impl<'a, 's> Parser<'a, 's> {
         })
     }
 
-    /// Takes the symbol, which must come next.
+    /// Consumes the symbol, which must come next.
     pub(crate) fn expect(&mut self, symbol: &str, what: &str) -> Parsed<At> {
         match self.eat(symbol) {
             Some(at) => Ok(at),
@@ -125,7 +126,7 @@ impl<'a, 's> Parser<'a, 's> {
         }
     }
 
-    /// The word that comes next.
+    /// Returns the next word.
     pub(crate) fn word(&self) -> Option<String> {
         self.cursor.ident().map(|(ident, _)| ident.to_string())
     }
@@ -134,7 +135,7 @@ impl<'a, 's> Parser<'a, 's> {
         self.cursor.ident().is_some_and(|(ident, _)| ident == word)
     }
 
-    /// Takes whatever word comes next. `r#type` is called `type`, as in Rust.
+    /// Consumes any word. `r#type` is named `type`, as in Rust.
     pub(crate) fn any_word(&mut self) -> Option<Name> {
         let (ident, rest) = self.cursor.ident()?;
         self.cursor = rest;
@@ -142,12 +143,12 @@ impl<'a, 's> Parser<'a, 's> {
         Some(Name { at: self.sink.places.add(ident.span(), text.clone()), text })
     }
 
-    /// Takes the word if it comes next.
+    /// Consumes the word if it comes next.
     pub(crate) fn eat_word(&mut self, word: &str) -> Option<At> {
         if self.is_word(word) { self.any_word().map(|name| name.at) } else { None }
     }
 
-    /// Takes a name, which is no keyword.
+    /// Consumes a name, which is any word but a keyword.
     pub(crate) fn name(&mut self, what: &str) -> Parsed<Name> {
         match self.word() {
             Some(word) if !is_keyword(&word) => self.any_word().ok_or(Reported),
@@ -155,7 +156,7 @@ impl<'a, 's> Parser<'a, 's> {
         }
     }
 
-    /// Takes a literal.
+    /// Consumes a literal.
     pub(crate) fn literal(&mut self) -> Option<(proc_macro2::Literal, At)> {
         let (literal, rest) = self.cursor.literal()?;
         self.cursor = rest;
@@ -163,7 +164,7 @@ impl<'a, 's> Parser<'a, 's> {
         Some((literal, at))
     }
 
-    /// Takes a group: its tokens, the place of its start, and both of its ends.
+    /// Consumes a group and returns its tokens, the place of its start, and both of its ends.
     pub(crate) fn group(&mut self, delimiter: Delimiter) -> Option<(Cursor<'a>, At, DelimSpan)> {
         let (inner, span, rest) = self.cursor.group(delimiter)?;
         self.cursor = rest;
@@ -177,29 +178,29 @@ impl<'a, 's> Parser<'a, 's> {
         Some((inner, at, span))
     }
 
-    /// Whether a group of this kind comes next.
+    /// Returns true if a group of this kind comes next.
     pub(crate) fn is_group(&self, delimiter: Delimiter) -> bool {
         self.cursor.group(delimiter).is_some()
     }
 
-    /// Drops the next token, whatever it is.
+    /// Skips the next token.
     pub(crate) fn skip(&mut self) {
         if let Some((_, rest)) = self.cursor.token_tree() {
             self.cursor = rest;
         }
     }
 
-    /// Continues at this place.
+    /// Moves the parser to this position.
     pub(crate) fn seek(&mut self, cursor: Cursor<'a>) {
         self.cursor = cursor;
     }
 
-    /// Where the next token is, or the group ends.
+    /// Returns the span of the next token, or of the end of the group.
     pub(crate) fn span(&self) -> Span {
         if self.at_end() { self.close } else { self.cursor.span() }
     }
 
-    /// The next token, for a message.
+    /// Returns the next token, for a message.
     pub(crate) fn found(&self) -> String {
         if let Some(symbol) = self.symbol() {
             return format!("`{symbol}`");
@@ -238,7 +239,7 @@ impl<'a, 's> Parser<'a, 's> {
         self.error(diag::expected(what, found))
     }
 
-    /// Takes things separated by commas until the group ends.
+    /// Parses items separated by commas until the group ends.
     pub(crate) fn list<T>(
         &mut self,
         mut one: impl FnMut(&mut Parser<'a, '_>) -> Parsed<T>,
@@ -253,7 +254,8 @@ impl<'a, 's> Parser<'a, 's> {
         Ok(all)
     }
 
-    /// Like `list`, and goes on with the next thing after a mistake, for which `instead` stands.
+    /// Parses like `list`, but continues with the next item after a mistake. `instead` makes an item in place
+    /// of a mistaken one.
     pub(crate) fn list_whole<T>(
         &mut self,
         mut one: impl FnMut(&mut Parser<'a, '_>, &[T]) -> Parsed<T>,
@@ -276,7 +278,7 @@ impl<'a, 's> Parser<'a, 's> {
         (all, whole)
     }
 
-    /// Goes on after the next comma that is not between angle brackets.
+    /// Skips past the next comma that is not between angle brackets.
     fn skip_past_comma(&mut self) {
         let mut open = 0;
         while !self.at_end() {
@@ -295,7 +297,7 @@ impl<'a, 's> Parser<'a, 's> {
         }
     }
 
-    /// Drops the next token, a symbol as a whole.
+    /// Skips the next token, and a symbol as a whole.
     pub(crate) fn skip_symbol(&mut self) {
         match self.read_symbol() {
             Some((_, _, rest)) => self.cursor = rest,
@@ -323,13 +325,14 @@ impl<'a, 's> Parser<'a, 's> {
     }
 }
 
-/// What an identifier is called: `r#x` is `x`.
+/// Returns the name of an identifier: `x` for `r#x`.
 pub(crate) fn plain(ident: &proc_macro2::Ident) -> String {
     let text = ident.to_string();
     text.strip_prefix("r#").map_or_else(|| text.clone(), str::to_owned)
 }
 
-/// Words that Rust keeps for itself, in any edition. `self` is one: it is only ever part of a captured path.
+/// Returns true for words that Rust reserves in any edition. `self` is reserved, too: it occurs only in
+/// captured paths.
 pub(crate) fn is_keyword(word: &str) -> bool {
     const KEYWORDS: [&str; 53] = [
         "_", "as", "async", "await", "break", "const", "continue", "crate", "dyn", "else", "enum", "extern",

@@ -1,5 +1,5 @@
-//! What a kernel can bind, and the memory that its threads share: on WebGPU 16 KiB, and 8 buffers or, where devices have them
-//! and that saves kernels, more.
+//! Limits of a kernel's bindings and shared memory. WebGPU has 16 KiB of shared memory and 8 buffers. More
+//! buffers are used where devices have them and kernels are saved.
 
 use fusion_compiler::KernelCode;
 use fusion_compiler::ir::plan::{Code, Launch, Target};
@@ -27,7 +27,7 @@ fn what_a_kernel_cannot_bind_is_split() {
     );
     check_on(Target::Ptx, source, &["[N] a b c d e g h i -> result"]);
     check_on(Target::Cpu, source, &["[N] a b c d e g h i -> result"]);
-    // Results that do not fit beside each other are kernels of their own, and nothing is stored between them.
+    // Results that exceed the bindings together get kernels of their own, without temporaries in between.
     let source = "pub fn f(a: f32[N], b: f32[N], c: f32[N], d: f32[N], e: f32[N]) -> (f32[N], f32[N], f32[N], f32[N]) {
         (a + b, b + c, c + d, d + e)
     }";
@@ -43,7 +43,8 @@ fn what_a_kernel_cannot_bind_is_split() {
     check_on(Target::Ptx, source, &["[N] a b c d e -> result result result result"]);
 }
 
-/// Devices that bind more run a program of fewer kernels; where there are not fewer, one program is for all.
+/// Devices with more bindings run a program of fewer kernels. Without a saving, one program serves all
+/// devices.
 #[test]
 fn what_can_be_bound_beyond_that_saves_kernels() {
     let of = |source: &str| {
@@ -72,7 +73,7 @@ fn what_can_be_bound_beyond_that_saves_kernels() {
     assert_eq!(names, ["fuse_f_0_v4_b16", "fuse_f_0_v4", "fuse_f_1_v4"]);
 }
 
-/// What rows are made of would be read again, or by few threads: it is stored, as it is on all devices.
+/// Values of rows that would be recomputed, or computed by few threads, are stored, as on all devices.
 #[test]
 fn what_would_cost_more_is_not_bound() {
     let of = |count: usize, dims: &str, result: &str, body: &str| {
@@ -89,12 +90,12 @@ fn what_would_cost_more_is_not_bound() {
     assert_eq!(sizes.map(|count| of(count, "[N, C]", "[N, C]", "s * 2.0")), [2; 3]);
     let rows = "[N, C = 256]";
     assert_eq!(sizes.map(|count| of(count, rows, rows, "s / norm(x0, (N, C)) / max(s, C)")), [2; 3]);
-    // What all rows are combined of would be read again.
+    // The operands of a reduction over all rows would be read again.
     assert_eq!(
         [8, 11].map(|count| of(count, rows, rows, "let s = s / norm(s, (N, C)); s / max(s, C)")),
         [1; 2]
     );
-    // There may be no buffers for windows on large tensors.
+    // Large tensors may need the remaining buffers for windows.
     assert_eq!(sizes.map(|count| of(count, "[N, C]", "[N, C]", "flip(x0, C) + s")), [1; 3]);
     assert_eq!(sizes.map(|count| of(count, "[N, C]", "[N, C]", "batch_norm(s, N)")), [1; 3]);
     assert_eq!(sizes.map(|count| of(count, "[N, C]", "[N, C]", "layer_norm(s, C)")), [1; 3]);
@@ -103,7 +104,8 @@ fn what_would_cost_more_is_not_bound() {
     assert_eq!(sizes.map(|count| of(count, "[N, C]", "[]", "sum(s, (N, C))")), [1; 3]);
 }
 
-/// A truth value is stored where nothing else would do; eight of the numbers that it is made of are no buffers, but uniforms.
+/// A truth value is stored if no other value suffices. Eight of the scalars that it is computed from are
+/// uniforms, not buffers.
 #[test]
 fn truth_values_between_kernels() {
     let conditions = |dims: &str| {
@@ -147,7 +149,7 @@ fn launches(source: &str) -> Vec<Launch<KernelCode>> {
     steps.flat_map(|step| step.variants.iter()).flat_map(|one| one.launches.iter()).cloned().collect()
 }
 
-/// Bytes of the memory that the threads of a block share, as the text declares it.
+/// Returns the bytes of shared memory of a block, as declared in the text.
 fn shared_bytes(launch: &Launch<KernelCode>) -> usize {
     let Code::Wgsl(text) = &launch.code else { panic!("the plan is for WGSL") };
     let declared = text.lines().filter(|line| line.contains("var<workgroup>"));
@@ -155,7 +157,7 @@ fn shared_bytes(launch: &Launch<KernelCode>) -> usize {
     declared.map(|line| 4 * count(line).unwrap_or_else(|| panic!("an array in {line}"))).sum()
 }
 
-/// Functions of so many sums and conditions that no kernel could have all of them.
+/// Functions with more sums and conditions than a kernel can have.
 #[test]
 fn no_kernel_asks_for_more_than_every_device_has() {
     let list = |count: usize, one: &dyn Fn(usize) -> String, between: &str| {
@@ -175,13 +177,13 @@ fn no_kernel_asks_for_more_than_every_device_has() {
             list(30, &|_| "f32[N]".into(), ", "),
             sums(", ")
         ),
-        // Memory for a row, and for what threads combine of it.
+        // Shared memory for a row, and for its reductions.
         format!(
             "pub fn f({}) -> f32[N, D] {{ {} }}",
             params("[N, D]"),
             sums(" + ").replace("sum(", "softmax(")
         ),
-        // Of one tensor, so that nothing but memory is scarce; of two dtypes.
+        // Reductions of one tensor, where only memory is scarce, and reductions of several dtypes.
         format!(
             "pub fn f(x: f32[N, D]) -> f32[N] {{ {} }}",
             list(30, &|i| format!("sum(exp(x * {i}.0), D)"), " + ")
@@ -193,7 +195,7 @@ fn no_kernel_asks_for_more_than_every_device_has() {
             list(7, &|i| format!("max(z + {i}, D)"), " * "),
         ),
     ];
-    // Rows after what a kernel before them combines of all, and writes.
+    // Rows after a global reduction, which an earlier kernel computes, and an update in place.
     let global_then_rows = (2..12).flat_map(|count| {
         let params = (0..count).map(|i| format!("x{i}: f32[N, D = 64]")).collect::<Vec<_>>().join(", ");
         let sum = (0..count).map(|i| format!("x{i} * {i}.5")).collect::<Vec<_>>().join(" + ");
@@ -211,7 +213,7 @@ fn no_kernel_asks_for_more_than_every_device_has() {
     }
 }
 
-/// What is updated in place is bound once, and twice where another kernel reads what was there.
+/// A parameter that is updated in place is bound once, or twice if another kernel reads its old value.
 #[test]
 fn in_place_is_one_buffer() {
     let state: Vec<String> = (0..6).map(|i| format!("s{i}: &mut f32[N]")).collect();

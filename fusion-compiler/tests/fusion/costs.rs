@@ -1,4 +1,4 @@
-//! Values that are stored because it costs more to make them again.
+//! Values that are stored because recomputing them costs more.
 
 use crate::check;
 
@@ -11,17 +11,17 @@ fn what_rows_have_in_common_is_made_once() {
         "pub fn f(x: f32[N, K], w: f32[M, K]) -> f32[N, M] { sum(exp(x) * w, K) }",
         &["[N, K] x -> exp", "[N, M, K] w exp -> result", &reason("1:57 exp")],
     );
-    // All of it, and not what it is made of.
+    // The complete value is stored, not one of its operands.
     check(
         "pub fn f(x: f32[N, K], b: f32[K], w: f32[M, K]) -> f32[N, M] { sum(gelu(x + b) * w, K) }",
         &["[N, K] x b -> fma", "[N, M, K] w fma -> result", &reason("1:68 fma")],
     );
-    // What is cheap is made again.
+    // A cheap value is recomputed.
     check(
         "pub fn f(x: f32[N, K], w: f32[M, K]) -> f32[N, M] { sum(relu(x) * w, K) }",
         &["[N, M, K] x w -> result"],
     );
-    // To read an element for each takes as long.
+    // Reading an element of `w` for each term takes as long as recomputing the value.
     check(
         "pub fn f(x: f32[N, K], w: f32[N, M, K]) -> f32[N, M] { sum(exp(x) * w, K) }",
         &["[N, M, K] x w -> result"],
@@ -39,7 +39,7 @@ fn costly_values_are_stored_once() {
             "3:17 result: no result before has these dims in this order",
         ],
     );
-    // To write one exponential and read it costs more than another.
+    // Writing and reading one exponential costs more than computing it again.
     check(
         "pub fn f(x: f32[N, D]) -> (f32[N, D], f32[D, N]) { let e = exp(x); (e + 1.0, e - 1.0) }",
         &[
@@ -48,7 +48,7 @@ fn costly_values_are_stored_once() {
             "1:80 result: no result before has these dims in this order",
         ],
     );
-    // Not transcendental, but more than four loads.
+    // The value is not transcendental, but needs more than four loads.
     check(
         "pub fn f(a: f32[N, D], b: f32[N, D], c: f32[N, D], d: f32[N, D], e: f32[N, D]) -> (f32[N, D], f32[D, N]) {
             let v = a + b + c + d + e;
@@ -56,7 +56,7 @@ fn costly_values_are_stored_once() {
         }",
         &["[N, D] a b c d e -> add result", "[D, N] add -> result", "2:35 add: several kernels need it, and reading it costs less than computing it again", "3:25 result: no result before has these dims in this order"],
     );
-    // One load, but more than thirty operations.
+    // The value needs one load, but more than thirty operations.
     let steps = "let v = v * v + x;\n".repeat(31);
     let reason = "32:15 fma: several kernels need it, and reading it costs less than computing it again";
     check(

@@ -1,10 +1,10 @@
-//! Elements of normalised rows in another order than that of what is read, or at other places.
+//! Elements of normalized rows, in another order than the tensor that is read, or at other places.
 
 use fusion_compiler::ir::plan::Target;
 
 use super::{check, decisions, plan};
 
-/// What is combined of rows is one kernel, which reads them as they lie; the elements are another.
+/// The reductions of rows are one kernel, which reads rows in memory order. The elements are a second kernel.
 #[test]
 fn elements_of_rows_in_another_order_are_a_kernel_more() {
     let kernels = |source: &str| decisions(&plan(source, Target::Ptx).summary)[..2].to_vec();
@@ -38,7 +38,7 @@ fn elements_of_rows_in_another_order_are_a_kernel_more() {
     }
 }
 
-/// What index operations pick of rows is made of their elements there.
+/// Elements that an index operation gathers from rows are computed at their places.
 #[test]
 fn what_is_picked_of_normalised_rows_is_one_kernel() {
     for norm in ["softmax", "log_softmax", "layer_norm", "rms_norm"] {

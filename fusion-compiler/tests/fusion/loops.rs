@@ -1,4 +1,5 @@
-//! Loops: of short fixed dims, which are written out where they lie innermost, and in loops where that saves kernels; and what loops wait for.
+//! Loops over short fixed dims, and the limits of loops. Innermost dims are unrolled. Other dims are looped
+//! where loops save kernels.
 
 use fusion_compiler::ir::plan::{Code, Target};
 
@@ -16,14 +17,14 @@ fn what_lies_elsewhere_than_innermost_is_looped() {
         "pub fn f(x: f32[N, A = 4, C = 5, D]) -> f32[N, A, C, D] { softmax(x, (A, C)) }",
         &["[N, D, A, C] x -> result"],
     );
-    // Beside a dim of any extent there is a loop anyway.
+    // A dim of any extent in the same row needs a loop anyway.
     check(
         "pub fn f(x: f32[C = 3, N, D]) -> f32[C, N, D] { x - mean(x, (C, N)) }",
         &["[D, C, N] x -> result"],
     );
 }
 
-/// One place of a dim that is not written out is read there, like any other element.
+/// An element at one place of a looped dim is read there, like any other element.
 #[test]
 fn what_is_picked_of_a_looped_dim_is_read_where_it_is() {
     check("pub fn f(x: f32[N, C = 100]) -> f32[N, C] { x - at(x, C, 0) }", &["[N, C] x -> result"]);
@@ -36,7 +37,7 @@ fn what_is_picked_of_a_looped_dim_is_read_where_it_is() {
 #[test]
 fn what_would_be_written_out_too_far_is_looped() {
     check("pub fn f(x: f32[N, A = 8, C = 9]) -> f32[N] { max(prod(x, C), A) }", &["[N, A] x -> result"]);
-    // The rows along `W` are short enough to be written out, where that is as fast.
+    // The rows along `W` are short enough to be unrolled, where unrolling is as fast.
     for (target, first) in [(Target::Ptx, "[H]"), (Target::Wgsl, "[H]"), (Target::Cpu, "[H, W]")] {
         for (inner, values) in [("layer_norm(x, W)", ["sum", "sum"]), ("softmax(x, W)", ["max", "sum"])] {
             let stored = |value| {
@@ -60,7 +61,7 @@ fn what_would_be_written_out_too_far_is_looped() {
     }
 }
 
-/// Where it is one kernel, or a loop makes no fewer, each thread goes through the dim by itself.
+/// Each thread iterates over the dim by itself if there is one kernel, or if a loop saves none.
 #[test]
 fn what_lies_innermost_is_written_out() {
     for (source, kernel) in [
@@ -76,7 +77,7 @@ fn what_lies_innermost_is_written_out() {
         let plan = plan(source, Target::Cpu);
         assert!(plan.summary.groups.iter().all(|group| group.schedule == "pointwise"), "{source}");
     }
-    // A loop would make one kernel less, of rows of three elements in a line.
+    // A loop would save one kernel, but its rows would be three adjacent elements.
     check(
         "pub fn f(x: f32[N, C = 3]) -> (f32[C, N], f32[N, C]) {\n    let y = x -\n    sum(x, C);\n    (y, y * 2.0)\n}",
         &[
@@ -89,8 +90,8 @@ fn what_lies_innermost_is_written_out() {
     );
 }
 
-/// Vectors of the CPU hold elements that lie side by side: along lines longer than one it goes in loops, where they take no more
-/// kernels.
+/// CPU vectors consist of adjacent elements. Lines longer than one vector are looped on the CPU, unless loops
+/// take more kernels.
 #[test]
 fn lines_of_several_vectors_are_looped_on_the_cpu() {
     for (source, on_cpu) in [
@@ -98,9 +99,9 @@ fn lines_of_several_vectors_are_looped_on_the_cpu() {
         ("pub fn f(x: f32[N, C = 9]) -> f32[N] { sum(x, C) }", &["row"]),
         ("pub fn f(x: f32[N, C = 64]) -> f32[N, C] { softmax(x, C) }", &["row"]),
         ("pub fn f(x: f32[N, A = 2, C = 5]) -> f32[N] { sum(x, (A, C)) }", &["row"]),
-        // Side by side.
+        // Columns.
         ("pub fn f(x: f32[C = 16, N]) -> f32[N] { sum(x, C) }", &["pointwise"]),
-        // One kernel where loops make two.
+        // Unrolling gives one kernel, where loops give two.
         (
             "pub fn f(x: f32[N, A = 16, C = 2]) -> f32[N] { max(sum(x, C), A) - sum(max(x, A), C) }",
             &["pointwise"],
@@ -116,7 +117,7 @@ fn lines_of_several_vectors_are_looped_on_the_cpu() {
     }
 }
 
-/// How wide vectors are does not matter to loops that do little with each element.
+/// Loops that do little with each element wait for memory, whatever the width of their vectors.
 #[test]
 fn loops_wait_for_memory_where_they_do_little() {
     for (source, waits) in [
@@ -131,7 +132,7 @@ fn loops_wait_for_memory_where_they_do_little() {
             }",
             true,
         ),
-        // An exponential in one of the loops, halves that take many instructions, elements that lie apart.
+        // An exponential in one of the loops, halves that take many instructions, or strided elements.
         ("pub fn f(x: f32[N]) -> f32[N] { exp(x) }", false),
         ("pub fn f(x: f32[N, D]) -> f32[N, D] { softmax(x, D) }", false),
         ("pub fn f(x: f16[N]) -> f16[N] { x + 1.0 }", false),
@@ -150,7 +151,8 @@ fn loops_wait_for_memory_where_they_do_little() {
     }
 }
 
-/// By lines where the lanes of one are vectors, by tiles where LLVM would make none of them, else as any store.
+/// Results are stored by lines where the lanes of a line form vectors, by tiles where LLVM would form none,
+/// else normally.
 #[test]
 fn what_is_only_written_is_stored_by_lines_or_tiles() {
     const LINES: &str = "in (0..64).step_by(16)";
@@ -163,7 +165,7 @@ fn what_is_only_written_is_stored_by_lines_or_tiles() {
         ("pub fn f(x: f32[N]) -> f32[P] { pad(x, N -> P, 3, 2) * 2.0 }", Some(BYTES)),
         ("pub fn f(x: f32[N], i: i32[M]) -> f32[M] { take(x, N, i) }", Some(BYTES)),
         ("pub fn f(x: f32[N, K = 2]) -> f32[N] { at(x, K, 0) - at(x, K, 1) }", Some(BYTES)),
-        // Arithmetic beside which the caches have time for stores, and what is read, too.
+        // Arithmetic that gives the caches time for stores, and results that are also read.
         ("pub fn f(x: f32[N], y: f32[N]) -> f32[N] { tanh(exp(-sqrt(tanh(x) * y + 2.0)) * y) }", None),
         ("pub fn f(x: f32[N], i: i32[M]) -> f32[M] { exp(take(x, N, i)) }", None),
         ("pub fn f(x: &mut f32[N]) { x = 2.0 * x; }", None),

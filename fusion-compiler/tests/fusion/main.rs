@@ -1,4 +1,4 @@
-//! What fuses, and for what does not, why: decisions as the report tells them, with the user's line and column.
+//! Fusion decisions as the report states them, with the reason, line and column of each boundary.
 #![cfg(feature = "compile")]
 
 use std::iter;
@@ -26,13 +26,13 @@ fn plan(source: &str, target: Target) -> Plan<KernelCode> {
     })
 }
 
-/// What is told of a program.
+/// Returns the summary of a program.
 fn summary_of(plan: &Plan<KernelCode>, place: usize) -> &Summary {
     let mut all = iter::once(&plan.summary).chain(plan.summary.others.iter());
     all.find(|summary| summary.programs.contains(&(place as u16))).expect("each program has one")
 }
 
-/// Kernels as `what is read -> what is written`, in order, then `line:column value: why` for each boundary.
+/// Returns kernels as `reads -> writes`, in order, then `line:column value: reason` for each boundary.
 fn decisions(summary: &Summary) -> Vec<String> {
     let names = |moved: &[Traffic]| {
         let names = moved.iter().map(|moved| &*summary.arrays[usize::from(moved.array)].name);
@@ -47,7 +47,7 @@ fn decisions(summary: &Summary) -> Vec<String> {
     kernels.chain(boundaries).collect()
 }
 
-/// What every device of a target runs.
+/// Checks the program that every device of a target runs.
 fn check_on(target: Target, source: &str, expect: &[&str]) {
     let plan = plan(source, target);
     check_program(&plan, plan.programs.len() - 1, source, expect);
@@ -56,13 +56,14 @@ fn check_on(target: Target, source: &str, expect: &[&str]) {
 fn check_program(plan: &Plan<KernelCode>, place: usize, source: &str, expect: &[&str]) {
     let (program, summary) = (&plan.programs[place], summary_of(plan, place));
     assert_eq!(decisions(summary), expect, "{source}");
-    // The program does what the report says.
+    // The program must match the report.
     let kernels = expect.iter().filter(|line| line.contains(" -> ")).count();
     assert_eq!(program.steps.len(), kernels, "{source}");
     for (step, group) in program.steps.iter().zip(summary.groups.iter()) {
         let alone = step.variants.iter().find(|variant| variant.launches.len() == 1);
         let buffers = &alone.expect("what is not cut into parts is one kernel").launches[0].buffers;
-        // What is only written may hold values of a row till it is.
+        // A buffer that is only written may serve as the staged buffer of a row before its final values are
+        // written.
         let parameter = |buffer: &BufferArg| matches!(buffer.slot, Slot::Param(_));
         let reads = |buffer: &&BufferArg| match buffer.access {
             Access::Read => true,
@@ -113,7 +114,7 @@ fn results_over_one_space_share_a_kernel() {
 
 #[test]
 fn other_spaces_are_other_kernels() {
-    // What the other kernel needs is a result, and is read.
+    // The other kernel needs a value that is also a result, and reads it.
     check(
         "pub fn f(x: f32[N, D], y: f32[N]) -> (f32[N, D], f32[N]) { let z = 2.0 * y + 1.0; (x * z, z) }",
         &[
@@ -122,7 +123,7 @@ fn other_spaces_are_other_kernels() {
             "1:86 result: no result before has these dims in this order",
         ],
     );
-    // What both need is cheap, and is computed again.
+    // The value that both kernels need is cheap, and is recomputed.
     check(
         "pub fn f(x: f32[N, D], y: f32[N, D]) -> (f32[N, D], f32[D, N]) { let v = x + y; (v * 2.0, v * 3.0) }",
         &[
@@ -133,7 +134,7 @@ fn other_spaces_are_other_kernels() {
     );
 }
 
-/// One costly value, written in two orders of its axes, once was asked to be stored without end.
+/// Regression: one costly value, written in two orders of its axes, caused an endless loop of storing it.
 #[test]
 fn a_result_in_two_orders_is_two_kernels() {
     check(
@@ -146,7 +147,7 @@ fn a_result_in_two_orders_is_two_kernels() {
     );
 }
 
-/// The third value needs the second, which is written in another order and needs the first.
+/// The third value needs the second. The second is written in another order and needs the first.
 #[test]
 fn kernels_that_would_wait_for_each_other_do_not_merge() {
     check(
@@ -165,8 +166,9 @@ fn kernels_that_would_wait_for_each_other_do_not_merge() {
     );
 }
 
-/// The third result joins the kernel of the first and reads the second; if then the fourth, which reads the first,
-/// joined that of the second, each kernel would wait for the other, though no value of one lies between two of the other.
+/// The third result joins the kernel of the first and reads the second. If the fourth, which reads the first,
+/// then joined the kernel of the second, each kernel would wait for the other. No value of either kernel is
+/// between two values of the other one.
 #[test]
 fn kernels_that_would_wait_for_each_other_as_a_whole_do_not_merge() {
     check(
@@ -228,7 +230,8 @@ fn a_parameter_whose_old_value_another_kernel_reads_is_replaced() {
             .filter(|output| matches!(output.dest, Dest::Replaces(_)))
             .count()
     };
-    // In another order, of another space, and in the same kernel: there it can be overwritten.
+    // The old value is read in another order, over another space, or in the same kernel. Within one kernel,
+    // the parameter can be overwritten.
     let transposed = "pub fn f(p: &mut f32[N, D]) -> f32[D, N] { let old = p; p = old + 1.0; old * 2.0 }";
     let apart = "1:76 result: no result before has these dims in this order";
     assert_eq!(replaced(transposed, &["[N, D] p -> p", "[D, N] p -> result", apart]), 1);
@@ -249,7 +252,7 @@ fn a_parameter_whose_old_value_another_kernel_reads_is_replaced() {
     assert_eq!(replaced(swap, &["[N] a b -> b a"]), 0);
 }
 
-/// One kernel each: rows along the innermost dims, with whatever is done to their elements before and after.
+/// Rows along the innermost dims are one kernel each, with any elementwise operations before and after.
 #[test]
 fn what_is_made_of_rows_is_one_kernel() {
     let softmax = "pub fn f(x: f32[N, D]) -> f32[N, D] { let e = exp(x - max(x, D)); e / sum(e, D) }";
@@ -286,7 +289,8 @@ fn what_is_made_of_rows_is_one_kernel() {
     check("pub fn f(x: f32[N, C = 100]) -> f32[N, C] { x - mean(x, C) }", &["[N, C] x -> result"]);
 }
 
-/// Rows that lie side by side in what is read and written: their elements are as far apart as there are rows.
+/// Columns: adjacent rows in the tensors read and written. The stride of a row's elements is the number of
+/// rows.
 #[test]
 fn what_is_made_of_columns_is_one_kernel() {
     let softmax = "let e = exp(x - max(x, D)); e / sum(e, D)";
@@ -301,7 +305,7 @@ fn what_is_made_of_columns_is_one_kernel() {
         &format!("pub fn f(x: f32[N, H, C], g: f32[C], b: f32[C], eps: f32) -> f32[N, H, C] {{ {norm} }}"),
         &["[C, N, H] x g b -> result"],
     );
-    // Results of rows and of elements, and what they are made of in place.
+    // Results of rows and of elements, and an update in place.
     check(
         "pub fn f(x: f32[N, D], m: &mut f32[D]) -> (f32[N, D], f32[D]) {
             let mu = mean(x, N);
@@ -310,7 +314,7 @@ fn what_is_made_of_columns_is_one_kernel() {
         }",
         &["[D, N] x m -> m result result"],
     );
-    // What all columns have in common may lie along them.
+    // A value that all columns share may vary along the columns.
     for value in [
         "softmax(x + m, S)",
         "softmax(if m > 0.5 { x } else { -INF }, S)",
@@ -323,7 +327,7 @@ fn what_is_made_of_columns_is_one_kernel() {
     let twice = plan("pub fn f(x: f32[A, B, C]) -> f32[A, B, C] { softmax(softmax(x, C), B) }", Target::Ptx);
     let kernels = ["[A, B, C] x -> max sum", "[A, C, B] x max sum -> result"];
     assert_eq!(decisions(&twice.summary)[..2], kernels);
-    // Elements of a row lie together in what is read, and apart in what is written.
+    // Elements of a row are adjacent in the tensor that is read, and strided in the result.
     check(
         &format!("pub fn f(x: f32[N, D]) -> f32[D, N] {{\n    {softmax}\n}}"),
         &[
@@ -335,10 +339,10 @@ fn what_is_made_of_columns_is_one_kernel() {
     );
 }
 
-/// Rows whose elements lie neither together nor side by side.
+/// Rows whose elements are neither contiguous nor columns.
 #[test]
 fn rows_in_pieces_are_kernels_of_their_own() {
-    // Statistics of a batch: of each channel, then the same for every pixel.
+    // Statistics of a batch: reductions for each channel, then the same operations for every pixel.
     check(
         "pub fn f(x: f32[N, C, H, W], eps: f32) -> f32[N, C, H, W] {
     let mu = mean(x, (N, H, W));
@@ -389,7 +393,7 @@ fn a_matrix_product_is_rows_so_far() {
         "pub fn f(x: f32[N, K], w: f32[K, M], b: f32[M]) -> f32[N, M] { relu(sum(x * w, K) + b) }",
         &["[N, M, K] x w b -> result"],
     );
-    // A row of products is not at hand where each product is a row.
+    // A row of products is not available in a kernel in which each product is a row.
     check(
         "pub fn f(x: f32[N, K], w: f32[M, K]) -> f32[N, M] {\n    let s = sum(x * w, K);\n    let e = exp(s - max(s, M));\n    e / sum(e, M)\n}",
         &[
@@ -418,7 +422,7 @@ fn off_is_a_kernel_for_each_reduction() {
     );
 }
 
-/// Threads that read the old value of a row may come after the one that writes it.
+/// A thread may read the old value of a row after another thread has written the new value.
 #[test]
 fn a_parameter_of_rows_is_replaced() {
     let replaced = |source: &str, expect: &[&str]| {
@@ -465,7 +469,7 @@ fn elements_at_other_places_are_read_there() {
     );
     // A costly value at one place is computed there.
     check("pub fn f(x: f32[N]) -> f32[N] { flip(exp(x), N) }", &["[N] x -> result"]);
-    // A cheap one at several.
+    // A cheap value at several places is recomputed there.
     check("pub fn f(x: f32[N]) -> f32[N] { let y = x + 1.0; y * flip(y, N) }", &["[N] x -> result"]);
 }
 
@@ -487,7 +491,7 @@ fn costly_values_at_several_places_are_stored_once() {
         "pub fn f(x: f32[N]) -> (f32[N], f32[N]) { let y = exp(x); (y, flip(y, N)) }",
         &["[N] x -> result result"],
     );
-    // Twice as many of the one before in each.
+    // Each step would need twice as many values as the step before.
     let steps = "let x = x - roll(x, N, 1);\n".repeat(6);
     let fourth = format!("let y = x;\n{}y", steps.replace("let x = x - roll(x", "let y = y - roll(y"));
     let source = format!("pub fn f(x: f32[N]) -> f32[N] {{\n{fourth} }}");
@@ -515,17 +519,17 @@ fn a_parameter_read_at_other_places_is_not_overwritten() {
     assert!(own.outputs.is_empty(), "it is overwritten");
 }
 
-/// Functions whose kernels once could not be written, on every target, fused and not.
+/// Regression: functions whose kernels could not be emitted, on every target, fused and unfused.
 #[test]
 fn elements_at_other_places_of_what_others_make() {
     for source in [
-        // A parameter that is a result, too, and is read elsewhere by another kernel.
+        // A parameter that is also a result, and is read at other places by another kernel.
         "pub fn f(x: f32[N], y: f32[N, D]) -> (f32[N], f32[N, D]) { (x, y * roll(x, N, 1)) }",
         "pub fn f(p: &mut f32[N], q: f32[N], x: f32[N, D]) -> f32[N, D] { p = q; x * flip(q, N) }",
         "pub fn f(x: f32[N], a: f32[N], b: f32[N], c: f32[N], d: f32[N], e: f32[N], g: f32[N]) -> (f32[N], f32[N]) {
             (x, roll(x, N, 1) * a * b * c * d * e * g)
         }",
-        // One index operation in another, of columns.
+        // Nested index operations on columns.
         "pub fn f(x: f32[D, N]) -> f32[N] { sum(slice(slice(x, D -> Q, 1..), Q -> R, 1..), R) }",
         "pub fn f(x: f32[D, N], i: i32[M]) -> f32[M, N] { softmax(take(x * index(D) as f32, D, i), M) }",
     ] {

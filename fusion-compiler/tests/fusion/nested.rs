@@ -1,4 +1,4 @@
-//! Nests of index operations: what becomes of them grows no faster than the source, however values are renamed on the way.
+//! Nests of index operations, whose kernels grow no faster than the source, however values are renamed.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use fusion_compiler::ir::plan::{Code, Footprint, Launch, Plan, Target};
 
 use crate::plan;
 
-/// A stage of a nest for every index operation, and the most kernels that one takes.
+/// Stages of nests, one for each index operation, with the largest number of kernels per stage.
 const STAGES: [(&str, f64); 18] = [
     ("fn stage(x, D: dim) { x + 0.5 * take(x, D, clamp(index(D) + 1, 0, D - 1)) }", 0.5),
     ("fn stage(x, D: dim) { x + 0.5 * take(x, D, (index(D) + 1) % D) }", 0.5),
@@ -39,13 +39,13 @@ const STAGES: [(&str, f64); 18] = [
     ("fn stage(x, D: dim) { x - flip(softmax(x, D), D) }", 1.25),
 ];
 
-/// As many stages of a nest, along one dim after the other.
+/// Builds a nest of `count` stages, along alternating dims.
 fn nest(stage: &str, count: usize) -> String {
     let value = (0..count).fold(String::from("x"), |x, i| format!("stage({x}, {})", ["H", "W"][i % 2]));
     format!("{stage} pub fn f(x: f32[H, W]) -> f32[H, W] {{ {value} }}")
 }
 
-/// Nodes of a function once it is checked.
+/// Returns the number of nodes of a function after it is checked.
 fn nodes(source: &str) -> usize {
     match front_end(source.parse().expect("tokens")) {
         Ok(Source::Items(functions, _)) => functions[0].graph.nodes.len(),
@@ -120,7 +120,7 @@ fn extents_grow_no_faster_than_their_source() {
     }
 }
 
-/// A name on the way to a value changes nothing of its kernels.
+/// Renaming a value on the way does not change its kernels.
 #[test]
 fn a_renamed_value_is_the_value() {
     let stage = |of: &str, along: &str| {
@@ -143,7 +143,6 @@ fn a_renamed_value_is_the_value() {
     }
 }
 
-/// Names that a template has for itself are given back: functions have 64 dims at most.
 /// A reduction along a renamed dim takes the kernels of one along the original dim.
 #[test]
 fn sums_of_renamed_values_are_sums_of_values() {
@@ -162,6 +161,7 @@ fn sums_of_renamed_values_are_sums_of_values() {
     }
 }
 
+/// Dims that a template creates for itself are reused after its call. Functions have 64 dims at most.
 #[test]
 fn names_within_calls_are_no_dims_of_the_function() {
     let stage = "fn edge(x, D: dim, k) { take(rename(x, D -> S), S, clamp(index(D) + k, 0, D - 1)) }
@@ -174,7 +174,7 @@ fn names_within_calls_are_no_dims_of_the_function() {
     }
 }
 
-/// All views of a tensor are bound together, but where large tensors are read through windows.
+/// Views of a tensor are bound together, except where large tensors are read through windows.
 #[test]
 fn views_of_one_tensor_are_one_buffer() {
     let of = |result: &str, body: &str| format!("pub fn f(x: f32[N, D]) -> f32{result} {{ {body} }}");
@@ -203,7 +203,7 @@ fn views_of_one_tensor_are_one_buffer() {
     }
 }
 
-/// Bindings are counted by tensors, so that views take no more kernels.
+/// Bindings are counted by tensor, so views take no additional kernels.
 #[test]
 fn views_take_no_bindings() {
     let names: Vec<String> = (0..12).map(|i| format!("rename(x, N -> M{i})")).collect();

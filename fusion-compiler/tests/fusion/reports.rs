@@ -1,11 +1,12 @@
-//! The numbers of reports: what calls with given extents launch, move and need between kernels.
+//! Numbers in reports: the launches, bytes moved, and temporaries of calls with given extents.
 
 use fusion_compiler::ir::plan::Target;
 use fusion_compiler::report::Report;
 
 use super::plan;
 
-/// Launches of a call with these extents, in the order of the signature's dims, and bytes: moved, and of temporaries at most.
+/// Returns the launches of a call, the bytes it moves, and the peak bytes of its temporaries. `extents` are
+/// in the order of the signature's dims.
 fn called(source: &str, target: Target, extents: &[usize]) -> (usize, u64, u64) {
     let mut report = Report::new(&plan(source, target));
     for (dim, extent) in report.dims().to_vec().iter().zip(extents) {
@@ -19,7 +20,7 @@ fn called(source: &str, target: Target, extents: &[usize]) -> (usize, u64, u64) 
 #[test]
 fn reports_count_what_is_read() {
     let bytes = |source: &str, extents: &[usize]| called(source, Target::Ptx, extents).1;
-    // Symbols are numbered as the signature names them: V, D, N.
+    // Symbols are numbered in the order of the signature: V, D, N.
     let rows = bytes("pub fn f(t: f32[V, D], ids: i32[N]) -> f32[N, D] { take(t, V, ids) }", &[1000, 8, 3]);
     assert_eq!(rows, 4 * (3 * 8 + 3 + 3 * 8));
     let part = bytes("pub fn f(x: f32[D]) -> f32[K] { slice(x, D -> K, 0..10) }", &[1000]);
@@ -42,17 +43,19 @@ fn reports_count_what_a_call_launches_and_reads_again() {
         assert_eq!(called(columns, target, &[16, 1024]), twice(16, 1024), "each thread has some for itself");
         assert_eq!(called(columns, target, &[64, 1 << 17]), twice(64, 1 << 17), "and where there are many");
     }
-    // Each thread goes through many columns together, more than its cache may hold, for the largest, the sum and the rest.
+    // Each thread iterates over many columns together, for the maximum, the sum and the result. The columns
+    // may exceed the thread's cache.
     assert_eq!(called(columns, Target::Cpu, &[64, 1024]), (1, 16 * 64 * 1024, 0));
-    // One number of each element is held: what is read, and in its place the exponential that is made of it; or the first 96 KiB.
+    // One number per element is staged: the input, then its exponential in the same place. Longer rows stage
+    // 96 KiB.
     let in_part = |n: u64, d: u64| (1, 12 * n * d - 4 * n * 24_576, 0);
     assert_eq!(called(rows, Target::Ptx, &[100, 24_576]), held(100, 24_576));
     assert_eq!(called(rows, Target::Ptx, &[100, 24_580]), in_part(100, 24_580));
     assert_eq!(called(rows, Target::Wgsl, &[100, 3072]), held(100, 3072));
     assert_eq!(called(rows, Target::Wgsl, &[100, 3076]), twice(100, 3076));
     assert_eq!(called(rows, Target::Cpu, &[100, 42_000]), held(100, 42_000), "in its cache");
-    // In parts of 8192: read for the two numbers of each of 37, read again for the elements; the largest of each part is
-    // read twice, those of the row by the rest.
+    // The 37 parts of 8192 elements are read for two numbers each, and read again for the elements. The
+    // maximum of each part is read twice. The kernel of the elements reads the two numbers of the row.
     let long = 300_000u64;
     let parts = (3, 12 * long + 5 * 4 * 37 + 16, 2 * 4 * 37 + 8);
     assert_eq!(called(rows, Target::Ptx, &[1, 300_000]), parts);
@@ -70,13 +73,13 @@ fn reports_count_what_a_call_launches_and_reads_again() {
     assert_eq!(called(rows, Target::Ptx, &[0, 300]), (0, 0, 0));
 }
 
-/// What all rows are made of together is read once more, in parts.
+/// The operands of a reduction over all rows are read once more, in parts.
 #[test]
 fn reports_tell_of_rows_after_all_of_them() {
     let source = "pub fn f(x: f32[N, D = 256]) -> f32[N, D] { softmax(x / norm(x), D) }";
     let all = 4 * 1000 * 256;
     assert_eq!(called(source, Target::Ptx, &[1000]), (2, 3 * all + 2 * 4 * 32, 4 * 32));
-    // Few enough for a block: what it makes of them is a number.
+    // One block suffices, so the reduction gives a single number.
     assert_eq!(called(source, Target::Ptx, &[100]), (2, 3 * all / 10 + 2 * 4, 4));
     let hero = &plan(source, Target::Cpu).summary.groups[0].hero;
     assert_eq!(*hero, "row reduction along D: max, sum, after sum along N, D");

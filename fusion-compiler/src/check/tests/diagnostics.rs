@@ -1,8 +1,8 @@
-//! Each message of the catalogue, made by a source that a user could write.
+//! Tests that a plausible source triggers each message of the catalogue.
 
 use super::text;
 
-/// All messages of a source, in order.
+/// Asserts all messages of a source, in order.
 pub(super) fn refused(source: &str, expect: &[&str]) {
     let errors = match text(source) {
         Ok(graph) => panic!("{source}\nis accepted:\n{graph}"),
@@ -63,12 +63,12 @@ fn dims() {
         "pub fn f(x: f32[N]) -> f32[N, M] { x }",
         &["the extent of `M` is not known: no parameter has it (`M: dim` takes it from the caller)"],
     );
-    // Not where a mistaken body was to make it, be it named there or not.
+    // A mistake in a body hides unmade dims of the result.
     refused(
         "pub fn f(x: f32[N]) -> f32[K] { rleu(x) }",
         &["there is no function `rleu`: did you mean `relu`?"],
     );
-    // What would make it is what is wrong.
+    // The call that would create the dim is itself the mistake.
     refused(
         "pub fn f(x: f32[N], y: f32[M]) -> f32[S] { concat((x, N), (y, P) -> S) }",
         &["there is no dim `P` here"],
@@ -272,7 +272,7 @@ fn callees_say_their_dims() {
     );
 }
 
-/// Of what would be written out too far, the last operation takes a loop.
+/// Where unrolling would produce too many terms, the last operation is looped.
 #[test]
 fn what_is_too_long_to_write_out_is_looped() {
     let looped = |source: &str| {

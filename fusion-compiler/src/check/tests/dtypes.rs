@@ -1,4 +1,4 @@
-//! Messages about types that do not meet, and about generics.
+//! Messages about dtypes that do not meet, and about generics.
 
 use super::diagnostics::refused;
 use super::text;
@@ -107,7 +107,7 @@ fn generics() {
         "pub fn f<E, F>(x: E[N], y: F[N]) -> E[N] { x + y }",
         &["a function is generic over one type of elements: write the dtype of the others"],
     );
-    // One message, though there are three functions.
+    // Three instances of the generic function give only one message.
     refused(
         "pub fn f<E>(x: E[N]) -> E[N] { rleu(x) }",
         &["there is no function `rleu`: did you mean `relu`?"],
@@ -122,7 +122,7 @@ fn generics() {
     );
 }
 
-/// Nothing is in between, where it might have no room.
+/// Casts convert weak integers directly, because an intermediate dtype might overflow.
 #[test]
 fn whole_numbers_become_u32_at_once() {
     let graph = text("pub fn f(x: u32[N]) -> u32[N] { x + 3000000000 as u32 + N as u32 }").unwrap();

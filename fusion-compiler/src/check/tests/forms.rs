@@ -233,7 +233,7 @@ fn a_renamed_value_is_one_at_another_place() {
             "return[N, M = N] = %4",
         ],
     );
-    // There and back again.
+    // A renaming back to the original dim is a no-op.
     check(
         "pub fn f(x: f32[T]) -> f32[T] { x.rename(T -> S).rename(S -> R).rename(R -> T) }",
         &["fn f(x: f32[T])", "%0: f32[T] = x", "return[T] = %0"],
@@ -456,7 +456,7 @@ fn functions_with_mistakes_leave_stubs() {
     assert_eq!(stub.name, "f");
 }
 
-/// Captures, and whether any shape will do.
+/// Returns the captures of an inline source, its `any_shape` flag and its graph.
 fn inline(source: &str) -> (Vec<String>, bool, String) {
     let tokens = proc_macro2::TokenStream::from_str(source).unwrap();
     match front_end(tokens) {
@@ -570,7 +570,7 @@ fn every_visibility_of_rust_exports() {
     }
 }
 
-/// Sums longer than any stack is deep, whose walks must not recurse.
+/// Sums are longer than the stack is deep, so traversals must not recurse.
 #[test]
 fn long_sums_compile() {
     let terms: Vec<&str> = (0..5000).map(|i| ["a", "b * b", "c"][i % 3]).collect();
@@ -585,7 +585,8 @@ fn long_sums_compile() {
     assert!(text.contains("pub fn f"), "{}", &text[..200]);
 }
 
-/// The kernels of a function are those that its build is for, or that it asks for, if it could not run otherwise.
+/// The emitted kernels are for the build's targets, or for the requested ones if the function could not run
+/// otherwise.
 #[test]
 fn kernels_are_of_targets_that_are_built_for() {
     let made = |source: &str, built: &[Target]| {

@@ -1,4 +1,4 @@
-//! No tokens make the compiler panic, and none are refused without a message.
+//! Fuzz tests: no tokens make the compiler panic, and every refusal has a message.
 
 use std::str::FromStr;
 
@@ -8,7 +8,7 @@ use super::super::{Source, front_end};
 use crate::ir::plan::Target;
 use crate::ir::verify;
 
-/// Sources that use every part of the language, to take apart.
+/// Sources that cover every part of the language, as seeds for mutations.
 const SEEDS: [&str; 9] = [
     "/// doc
      #[fuse(off, targets(ptx, cpu))] pub fn f(x: f32[N, D], p: &mut f32[C = 3, 3], lr: f32, k: i32[], H: dim)
@@ -28,7 +28,7 @@ const SEEDS: [&str; 9] = [
     "xs[0] + a.b[i + 1][N, D] - x.clone() * self.c(1)[N] + vec![1.0][2].d + load(a)[..]",
 ];
 
-/// Numbers without a pattern, the same in every run (Marsaglia's xorshift).
+/// Marsaglia's xorshift, a pseudo-random generator with the same numbers in every run.
 struct Random(u64);
 
 impl Random {
@@ -40,7 +40,7 @@ impl Random {
     }
 }
 
-/// Drops, doubles, swaps or replaces tokens, here or in a group.
+/// Drops, duplicates, swaps or replaces tokens, at this level or inside a group.
 fn mutate(tokens: TokenStream, pool: &[TokenTree], random: &mut Random) -> TokenStream {
     let mut trees: Vec<TokenTree> = tokens.into_iter().collect();
     if trees.is_empty() {
@@ -69,7 +69,7 @@ fn mutate(tokens: TokenStream, pool: &[TokenTree], random: &mut Random) -> Token
     trees.into_iter().collect()
 }
 
-/// All tokens of the seeds, and some that no seed has.
+/// Returns all tokens of the seeds and some additional ones.
 fn pool() -> Vec<TokenTree> {
     fn flatten(tokens: TokenStream, pool: &mut Vec<TokenTree>) {
         for tree in tokens {
@@ -114,7 +114,7 @@ fn no_tokens_make_it_panic() {
         }
         crate::expand(&Ident::new("fusion", Span::call_site()), tokens, &Target::ALL);
     }
-    // Had every mutation been refused, nothing above would have been checked.
+    // Some mutations must be accepted, or the checks above never ran.
     assert!(accepted > 100, "{accepted} accepted");
 }
 

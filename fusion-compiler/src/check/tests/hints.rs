@@ -1,21 +1,22 @@
-//! Hints for users of other libraries: each is said where it is meant to be, and what it suggests compiles.
+//! Hints for users of other libraries: tests that each hint appears where intended, and that its suggestion
+//! compiles.
 
 use super::diagnostics::refused;
 use super::{graphs, text};
 use crate::diag::hints::{ARGUMENTS, FIELDS, FUNCTIONS, MORE, SEVERAL};
 use crate::diag::{self};
 
-/// All hints.
+/// Returns all hints.
 fn all() -> impl Iterator<Item = (&'static [&'static str], &'static str)> {
     [FUNCTIONS, ARGUMENTS, SEVERAL, MORE, FIELDS].into_iter().flatten().copied()
 }
 
-/// What stands between backquotes.
+/// Returns the text between backquotes.
 fn code(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// Parts of signatures, each with a function that has it.
+/// Parts of signatures, each with a function that contains it.
 const SIGNATURES: [(&str, &str); 7] = [
     (
         "correction = 0",
@@ -33,7 +34,7 @@ const SIGNATURES: [(&str, &str); 7] = [
     ("p = relu(p);", "pub fn f(p: &mut f32[N]) { p = relu(p); }"),
 ];
 
-/// Surroundings in which a value may be used: parameters, all of which are used by what is added.
+/// Parameter lists in which a suggested value may compile. `sources` adds uses of those that are values.
 const VALUES: [&str; 5] = [
     "x: f32[N, D], y: f32[N, D], w: f32[N, D], g: f32[D], b: f32[D], gamma: f32[D], beta: f32[D]",
     "x: f32[N, C], y: f32[N, C], H: dim",
@@ -53,7 +54,7 @@ const OTHERS: [&str; 9] = [
     "x: f32[N, C], g: f32[C], b: f32[C], mean: f32[C], var: f32[C]",
 ];
 
-/// The functions in which a piece of code may stand.
+/// Returns functions that contain a piece of code.
 fn sources(code: &str) -> impl Iterator<Item = String> {
     let known = SIGNATURES.iter().filter(move |(of, _)| *of == code).map(|(_, source)| String::from(*source));
     let binding = if code.starts_with("let ") { String::from(code) } else { format!("let _ = {code};") };
@@ -80,7 +81,7 @@ fn what_hints_suggest_compiles() {
     let mut wrong = Vec::new();
     for (names, how) in all() {
         for code in code(how) {
-            // A name, which nothing is written with alone.
+            // A lone name is not code that compiles.
             if code.chars().all(char::is_alphanumeric) {
                 continue;
             }
@@ -94,7 +95,7 @@ fn what_hints_suggest_compiles() {
     assert_eq!(wrong, [""; 0]);
 }
 
-/// The hints of messages of the catalogue, as they stand there.
+/// The hints in messages of the catalogue compile.
 #[test]
 fn what_operators_suggest_compiles() {
     let hole = "…";
@@ -166,7 +167,7 @@ fn arguments_of_other_libraries() {
         "x - mse(x, y, reduction = \"none\")",
         "an argument is no text: `mse(x, y)` is the mean of all elements, and `mse(x, y, D)` that along a dim",
     );
-    // A function of the user has the arguments that it has.
+    // A user's function may have arguments of any name.
     let own = "fn per(x, dim) { x / dim } pub fn f(x: f32[N]) -> f32[N] { per(x, dim = 2.0) }";
     assert!(graphs(own).is_ok(), "{:?}", text(own));
 }
@@ -251,7 +252,8 @@ fn syntax_of_other_languages() {
     assert!(graphs(negative).is_ok(), "{:?}", text(negative));
 }
 
-/// In the inline form methods of Rust's tensors are meant, and of others what says the same.
+/// In the inline form, methods of Rust tensors are suggested in braces, and other methods get their usual
+/// hint.
 #[test]
 fn inline() {
     refused(

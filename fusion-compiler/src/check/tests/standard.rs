@@ -1,4 +1,4 @@
-//! The standard library and the table: everything DESIGN names can be called.
+//! Tests that every documented function of the standard library and the op table can be called.
 
 use super::super::library;
 use super::diagnostics::refused;
@@ -6,11 +6,11 @@ use super::{graphs, text};
 use crate::ir::ops::{Op, Typing};
 use crate::parse::ast::{Param, ParamKind};
 
-/// The pointwise functions of the language that are no rows of the table.
+/// Pointwise functions of the language that are not in the op table.
 const NAMES: &str = "relu leaky_relu elu selu gelu gelu_tanh silu mish sigmoid log_sigmoid softplus softsign
     hardswish hardsigmoid hardtanh square recip";
 
-/// Those along a dim.
+/// Functions along a dim.
 const ALONG: &str =
     "sum mean prod max min var std logsumexp norm softmax log_softmax layer_norm rms_norm batch_norm";
 
@@ -94,7 +94,7 @@ fn groups_go_by_a_number_inline() {
     assert_eq!(graphs(source).map(|graphs| graphs[0].splits.len()), Ok(1), "{:?}", text(source));
 }
 
-/// What is wrong with a call of the library is said once, of what its caller names.
+/// A mistake in a library call is reported once, in terms of the caller's names.
 #[test]
 fn groups_have_equally_many_elements() {
     let source = |params: &str, args: &str| {
@@ -122,7 +122,7 @@ fn groups_have_equally_many_elements() {
     }
     let one = "`group_norm` goes along one dim, and this stands for [N, C]: name one dim";
     refused(&source("", "(N, C), 2"), &[one, note]);
-    // The name that the library has for the elements of a group is one that users may have, too.
+    // A user may also use the name that the library has for the elements of a group.
     let own = "pub fn f(x: f32[N, InGroup = 6]) -> f32[N, InGroup] { group_norm(x, InGroup, 2) }";
     assert!(graphs(own).is_ok(), "{:?}", text(own));
 }

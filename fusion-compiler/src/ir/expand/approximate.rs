@@ -1,40 +1,41 @@
-//! What `fast_math` makes of GPUs' approximations, and of the operations that the CPU has as they are.
+//! Expansions of `fast_math` operations: into GPUs' approximate instructions, or into the exact operations of
+//! CPUs.
 
 use super::term::{binary, unary};
 use crate::ir::kernel::{Builder, Value};
 use crate::ir::ops::Op;
 
-/// `eˣ` by a power of two.
+/// Computes `eˣ` by an approximate power of two.
 pub(crate) fn exp(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| (x * std::f32::consts::LOG2_E).unary(Op::ApproxExp2))
 }
 
-/// `e^(x − y)` of an `x` that is no larger: what is the same is 1 even if it is infinite.
+/// Computes `e^(x − y)` for `x ≤ y`. Equal operands give 1, even if they are infinite.
 pub(crate) fn exp_below(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| (x - y).but(0.0, x.eq(y)).unary(Op::ApproxExp))
 }
 
-/// The same from a `y` that is finite.
+/// Computes `e^(x − y)` with `y` clamped to finite numbers.
 pub(crate) fn exp_below_finite(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| (x - y.finite()).unary(Op::ApproxExp))
 }
 
-/// The natural logarithm by that to base 2.
+/// Computes the natural logarithm by the approximate logarithm to base 2.
 pub(crate) fn log(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| x.unary(Op::ApproxLog2) * std::f32::consts::LN_2)
 }
 
-/// `x / y`.
+/// Computes `x / y`.
 pub(crate) fn div(b: &mut Builder<'_>, x: &[Value]) -> Value {
     b.apply(Op::Div, x)
 }
 
-/// `1 / x`.
+/// Computes `1 / x`.
 pub(crate) fn recip(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| 1.0 / x)
 }
 
-/// `√x`.
+/// Computes `√x`.
 pub(crate) fn sqrt(b: &mut Builder<'_>, x: &[Value]) -> Value {
     b.apply(Op::Sqrt, x)
 }

@@ -1,6 +1,7 @@
 //! The error function, as an expansion and as the `f64` reference.
 //!
-//! Coefficients are minimax fits made for this crate, rounded to `f32` one after another, the rest refitted.
+//! Coefficients are minimax fits made for this crate. Each coefficient is rounded to `f32` in order, and the
+//! rest is refitted.
 
 use std::f64::consts::PI;
 
@@ -11,7 +12,7 @@ use super::term::unary;
 use crate::ir::kernel::{Builder, Value};
 use crate::ir::ops::Op;
 
-/// `erf(x) / x − 1` in `x²`, on |x| ≤ 1.2: relative error of erf 2⁻³⁰.
+/// Coefficients of `erf(x) / x − 1` in `x²` on |x| ≤ 1.2, with relative error of erf 2⁻³⁰.
 const ERF: [f32; 8] = [
     0.12837917,
     -0.37612632,
@@ -23,18 +24,21 @@ const ERF: [f32; 8] = [
     -7.90221e-6,
 ];
 
-/// `(1 − erf x)^(−1/8)` on 1.2 ≤ x ≤ 4, after Abramowitz and Stegun 7.1.28: error of erf 2⁻²⁷.
+/// Coefficients of `(1 − erf x)^(−1/8)` on 1.2 ≤ x ≤ 4, after Abramowitz and Stegun 7.1.28, with error of erf
+/// 2⁻²⁷.
 const ERFC_ROOT: [f32; 8] =
     [0.98909724, 0.19059071, -0.0069335, 0.1291707, -0.065275006, 0.028833438, -0.0060852445, 0.0007087537];
 
-/// `erf(x) / x − 1` in `x²`, on |x| ≤ 1.1: relative error of erf 2⁻²⁷·⁶.
+/// Coefficients of `erf(x) / x − 1` in `x²` on |x| ≤ 1.1, with relative error of erf 2⁻²⁷·⁶.
 const ERF_NEAR: [f32; 7] =
     [0.12837917, -0.3761261, 0.11283364, -0.026843518, 0.005167731, -0.0007824739, 7.2360635e-5];
 
-/// `log₂(1 − erf x)` on 1.1 ≤ x ≤ 4: error of erf 2⁻²⁶·⁷. Beyond, it goes on down.
+/// Coefficients of `log₂(1 − erf x)` on 1.1 ≤ x ≤ 4, with error of erf 2⁻²⁶·⁷. Beyond 4 the polynomial keeps
+/// decreasing.
 const LOG_ERFC: [f32; 6] = [-0.005302841, -1.6074121, -0.95024407, -0.12410486, 0.020164661, -0.0015208776];
 
-/// `(1 − erf x) e^(x²) (x + 2.5)` in [`PLACE`], on 0.8125 ≤ x ≤ 10.2: relative error 2⁻²⁹·⁸.
+/// Coefficients of `(1 − erf x) e^(x²) (x + 2.5)` in [`PLACE`] on 0.8125 ≤ x ≤ 10.2, with relative error
+/// 2⁻²⁹·⁸.
 const SCALED_ERFC: [f32; 9] = [
     1.0376977,
     0.43874142,
@@ -47,14 +51,14 @@ const SCALED_ERFC: [f32; 9] = [
     5.9841213e-6,
 ];
 
-/// The factor and the term that take `1 / (x + 2.5)` on that interval to about −1 to 1. The term is one by which the first coefficient
-/// is next to a number of 24 bits.
+/// Factor and offset that map `1 / (x + 2.5)` on the interval of `SCALED_ERFC` to about −1 to 1. The offset
+/// is chosen so that the first coefficient is very close to a number of 24 bits.
 const PLACE: [f32; 2] = [8.96, -1.7552];
 
-/// `1 − erf x` is made of `erf x` below this, so that it is a quarter or more.
+/// Bound below which `1 − erf x` is computed from `erf x`, so that the difference is a quarter or more.
 const SMALL: f32 = 0.8125;
 
-/// The error function; from 4 on it rounds to 1.
+/// Computes the error function, which rounds to 1 from 4 on.
 pub(crate) fn erf(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let square = x * x;
@@ -68,7 +72,8 @@ pub(crate) fn erf(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// The same by a power of two as a GPU has it: what that is wrong by is a seventh of it in the result, at most.
+/// Computes the error function by a GPU's approximate power of two. At most a seventh of the approximation's
+/// error reaches the result.
 pub(crate) fn erf_by_power(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let near = x.fma((x * x).polynomial(&ERF_NEAR), x);
@@ -78,10 +83,10 @@ pub(crate) fn erf_by_power(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// `1 − erf x`; the tail is `e^(−x²)` times a smooth function of `1 / (x + 2.5)`.
+/// Computes `1 − erf x`. The tail is `e^(−x²)` times a smooth function of `1 / (x + 2.5)`.
 ///
-/// The square and the sum are rounded, and what that loses is taken off at the end: the parts of `x` have 12 bits each, so both errors
-/// are exact. From 10.2 on the result rounds to 0.
+/// The rounding errors of the square and the sum are corrected at the end. The parts of `x` have 12 bits
+/// each, so both errors are computed exactly. From 10.2 on the result rounds to 0.
 pub(crate) fn erfc(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let near = 1.0 - x.fma((x * x).polynomial_by_pairs(&ERF), x);
@@ -99,10 +104,11 @@ pub(crate) fn erfc(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// The error function to about 10⁻¹⁵, relative.
+/// Returns the error function to a relative error of about 10⁻¹⁵.
 ///
-/// Below 3 the series `2/√π e^(−x²) Σ 2ⁿx²ⁿ⁺¹/(1·3·…·(2n+1))`, whose terms are all positive (Abramowitz and
-/// Stegun 7.1.6), above it one minus the continued fraction of erfc (7.1.14), evaluated from its tail; from 6 on that is 1.
+/// Below 3, the series `2/√π e^(−x²) Σ 2ⁿx²ⁿ⁺¹/(1·3·…·(2n+1))` has only positive terms (Abramowitz and Stegun
+/// 7.1.6). Above 3, the result is one minus the continued fraction of erfc (7.1.14), evaluated from its tail.
+/// From 6 on, the result is 1.
 pub(crate) fn erf_reference(x: f64) -> f64 {
     if x.is_nan() || x == 0.0 {
         return x;
@@ -127,7 +133,8 @@ fn erf_series(x: f64) -> f64 {
     2.0 / PI.sqrt() * (-x * x).exp() * sum
 }
 
-/// One minus the error function to about 10⁻¹⁵, relative, where that is a normal number.
+/// Returns one minus the error function to a relative error of about 10⁻¹⁵, where the result is a normal
+/// number.
 pub(crate) fn erfc_reference(x: f64) -> f64 {
     match x {
         ..0.5 => 1.0 - erf_reference(x),
@@ -136,7 +143,8 @@ pub(crate) fn erfc_reference(x: f64) -> f64 {
     }
 }
 
-/// The continued fraction of Abramowitz and Stegun 7.1.14 for `x ≥ 0.5`. It takes the more steps the smaller `x` is.
+/// Returns the continued fraction of Abramowitz and Stegun 7.1.14 for `x ≥ 0.5`. A smaller `x` takes more
+/// steps.
 fn erfc_fraction(x: f64) -> f64 {
     if x > 28.0 {
         return 0.0;

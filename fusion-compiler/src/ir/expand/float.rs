@@ -1,6 +1,6 @@
-//! Signs and comparisons of `f32`, and what can be told from the bits of one.
+//! Signs and comparisons of `f32`, and tests of its bits.
 //!
-//! Invariant: NaN and infinity are recognised by their bits, as WGSL may assume that neither exists.
+//! Invariant: NaN and infinity are detected by their bits, because WGSL may assume that neither exists.
 
 use super::term::{Operand, Term, binary, ternary, unary};
 use crate::ir::dim::DimExpr;
@@ -8,53 +8,54 @@ use crate::ir::dtype::DType;
 use crate::ir::kernel::{Builder, Uniform, UniformArg, Value};
 use crate::ir::ops::Op;
 
-/// The bits of infinity. Those of NaN, without the sign, are greater; those of finite numbers smaller.
+/// The bits of infinity. Without the sign, the bits of NaN are greater and those of finite numbers are
+/// smaller.
 pub(super) const INFINITY_BITS: i32 = 0x7f80_0000;
 
 const SIGN_BIT: i32 = i32::MIN;
 const MAGNITUDE_BITS: i32 = i32::MAX;
 
-/// The bits without the sign.
+/// Returns the bits without the sign.
 pub(super) fn magnitude(x: Term<'_>) -> Term<'_> {
     x.bits() & MAGNITUDE_BITS
 }
 
-/// The sign bit, alone.
+/// Returns the sign bit alone.
 pub(super) fn sign_bit(x: Term<'_>) -> Term<'_> {
     x.bits() & SIGN_BIT
 }
 
-/// `x ≥ 0` or −0 with the sign flipped where `sign` has its sign bit set.
+/// Flips the sign of `x ≥ 0` or −0 where `sign` has its sign bit set.
 pub(super) fn with_sign<'b>(x: Term<'b>, sign: Term<'b>) -> Term<'b> {
     (x.bits() ^ sign_bit(sign)).float_of_bits()
 }
 
-/// The size of the first with the sign of the second.
+/// Computes the magnitude of the first operand with the sign of the second.
 pub(crate) fn copysign(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| (magnitude(x) | sign_bit(y)).float_of_bits())
 }
 
-/// Whether it is NaN.
+/// Tests for NaN.
 pub(crate) fn is_nan(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| magnitude(x).gt(INFINITY_BITS))
 }
 
-/// Whether it is an infinity.
+/// Tests for an infinity.
 pub(crate) fn is_inf(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| magnitude(x).eq(INFINITY_BITS))
 }
 
-/// Whether it is neither.
+/// Tests for a number that is neither NaN nor infinite.
 pub(crate) fn is_finite(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| magnitude(x).lt(INFINITY_BITS))
 }
 
-/// The operand.
+/// Returns the operand.
 pub(crate) fn same(_: &mut Builder<'_>, x: &[Value]) -> Value {
     x[0]
 }
 
-/// The operand with its bits combined with a zero that is only known at launch.
+/// Combines the bits of the operand with a zero that is known only at launch.
 pub(crate) fn opaque(b: &mut Builder<'_>, x: &[Value]) -> Value {
     let arg = UniformArg::Extent(DimExpr::constant(0));
     let zero = b.uniform(Uniform { name: "zero".into(), dtype: DType::U32, arg });
@@ -63,42 +64,44 @@ pub(crate) fn opaque(b: &mut Builder<'_>, x: &[Value]) -> Value {
     b.bitcast(bits, DType::F32)
 }
 
-/// −1, 0 or 1; zeros and NaN are themselves.
+/// Computes −1, 0 or 1. Zeros and NaN are unchanged.
 pub(crate) fn sign(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| x.but(1.0, x.gt(0.0)).but(-1.0, x.lt(0.0)))
 }
 
-/// The smaller, NaN if either is: a comparison with a NaN on the right gives the right one by itself.
+/// Computes the minimum, or NaN if either operand is NaN. A comparison with NaN in `y` is false and selects
+/// `y`.
 pub(crate) fn min(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| (x.lt(y) | x.unary(Op::IsNan)).select(x, y))
 }
 
-/// The larger, NaN if either is.
+/// Computes the maximum, or NaN if either operand is NaN.
 pub(crate) fn max(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| (x.gt(y) | x.unary(Op::IsNan)).select(x, y))
 }
 
-/// The same for CPUs: their minimum instruction gives `y` where either is NaN, so one more step puts that of `x` back.
+/// Computes `min` for CPUs. The minimum instruction gives `y` if either operand is NaN, so a second step
+/// restores a NaN of `x`.
 pub(crate) fn min_by_instruction(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| x.lt(y).select(x, y).but(f32::NAN, x.unary(Op::IsNan)))
 }
 
-/// As the smaller.
+/// Computes `max` for CPUs, like `min_by_instruction`.
 pub(crate) fn max_by_instruction(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| x.gt(y).select(x, y).but(f32::NAN, x.unary(Op::IsNan)))
 }
 
-/// The second where it is larger, else the first: an instruction of a CPU.
+/// Computes `y` where it is larger, else `x`: one CPU instruction.
 pub(crate) fn max_num(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| y.gt(x).select(y, x))
 }
 
-/// The second where it is smaller, else the first.
+/// Computes `y` where it is smaller, else `x`.
 pub(crate) fn min_num(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| y.lt(x).select(y, x))
 }
 
-/// `x * y + z`, clamped to 0 to 1; 0 where that is NaN.
+/// Computes `x * y + z`, clamped to the range 0 to 1. NaN gives 0.
 pub(crate) fn saturated_fma(b: &mut Builder<'_>, x: &[Value]) -> Value {
     ternary(b, x, |x, y, z| {
         let limit = |limit: f32| limit.meet(x);
@@ -106,8 +109,9 @@ pub(crate) fn saturated_fma(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// `x / y` for a `y` from 1 to 2, to a unit in the last place, by a GPU's reciprocal and a step of Newton's: a third of the
-/// operations of a division, and none that branches. What is infinite stays so, and what is subnormal is rounded once.
+/// Computes `x / y` for `y` from 1 to 2 to one unit in the last place, by a GPU's reciprocal and one Newton
+/// step. The expansion has fewer operations than a division and no branches. An infinite result stays
+/// infinite. A subnormal result is rounded once.
 pub(crate) fn div_near_one(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| {
         let near = y.unary(Op::ApproxRecip);

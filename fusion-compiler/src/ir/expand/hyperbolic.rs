@@ -1,6 +1,7 @@
 //! Hyperbolic functions: a polynomial near zero, exponentials elsewhere.
 //!
-//! Coefficients are minimax fits made for this crate, rounded to `f32` one after another, the rest refitted.
+//! Coefficients are minimax fits made for this crate. Each coefficient is rounded to `f32` in order, and the
+//! rest is refitted.
 
 use super::exp::{LOG2_E, half_exp, half_square_of_exp_less_1, square_of_exp};
 use super::float::with_sign;
@@ -8,13 +9,14 @@ use super::term::{Term, unary};
 use crate::ir::kernel::{Builder, Value};
 use crate::ir::ops::Op;
 
-/// `(tanh x − x) / x³` in `x²`, on |x| ≤ 0.6: relative error of tanh 2⁻²⁸·⁴.
+/// Coefficients of `(tanh x − x) / x³` in `x²` on |x| ≤ 0.6, with relative error of tanh 2⁻²⁸·⁴.
 const TANH: [f32; 5] = [-0.333333, 0.13331936, -0.053784717, 0.020798625, -0.005897966];
 
-/// `(sinh x − x) / x³` in `x²`, on |x| ≤ 1: relative error of sinh 2⁻³¹·⁶.
+/// Coefficients of `(sinh x − x) / x³` in `x²` on |x| ≤ 1, with relative error of sinh 2⁻³¹·⁶.
 const SINH: [f32; 4] = [0.16666667, 0.0083333105, 0.00019842896, 2.7822132e-6];
 
-/// Hyperbolic tangent, `(e²ˣ − 1) / (e²ˣ + 1)`: for processors, which wait for arithmetic rather than memory.
+/// Computes the hyperbolic tangent as `(e²ˣ − 1) / (e²ˣ + 1)`. CPUs use this form, because they wait for
+/// arithmetic rather than memory.
 pub(crate) fn tanh_of_one_exponential(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let size = x.abs();
@@ -23,7 +25,8 @@ pub(crate) fn tanh_of_one_exponential(b: &mut Builder<'_>, x: &[Value]) -> Value
     })
 }
 
-/// The same as `1 − 2 / (e²ˣ + 1)` where that loses nothing, so that a division may be less than exact.
+/// Computes the hyperbolic tangent as `1 − 2 / (e²ˣ + 1)` away from zero. The subtraction loses no accuracy
+/// there, so an inexact division suffices.
 pub(crate) fn tanh(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let size = x.abs();
@@ -32,8 +35,9 @@ pub(crate) fn tanh(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// The same by a power of two and a reciprocal as a GPU has them, as CUDA's `tanhf` does: of what the first is wrong by, relative to
-/// itself, the result has seven tenths at most, of the second nine. Of a large `x` they are infinite and 0.
+/// Computes the hyperbolic tangent by a GPU's approximate power of two and reciprocal, like CUDA's `tanhf`.
+/// At most seven tenths of the relative error of the power reach the result, and at most nine tenths of that
+/// of the reciprocal. For a large `x` the power is infinite and its reciprocal is 0.
 pub(crate) fn tanh_by_power(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let power = (x.abs() * (2.0 * LOG2_E)).unary(Op::ApproxExp2);
@@ -41,13 +45,13 @@ pub(crate) fn tanh_by_power(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// By its size away from zero.
+/// Selects `far` away from zero and the polynomial near zero, with the sign of `x`.
 fn tanh_of<'b>(x: Term<'b>, far: Term<'b>) -> Term<'b> {
     let size = x.abs();
     with_sign(far.but(odd(size, &TANH), size.lt(0.6)), x)
 }
 
-/// Hyperbolic sine.
+/// Computes the hyperbolic sine.
 pub(crate) fn sinh(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let size = x.abs();
@@ -57,7 +61,7 @@ pub(crate) fn sinh(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// Hyperbolic cosine.
+/// Computes the hyperbolic cosine.
 pub(crate) fn cosh(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let half_exp = half_exp(x.abs());
@@ -65,7 +69,7 @@ pub(crate) fn cosh(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// `x + x³ p(x²)`.
+/// Computes `x + x³ p(x²)`.
 pub(super) fn odd<'b>(x: Term<'b>, p: &[f32]) -> Term<'b> {
     let square = x * x;
     (x * square).fma(square.polynomial(p), x)

@@ -1,33 +1,34 @@
-//! Integers and truth values: division that never traps, shifts that never overflow.
+//! Integers and truth values: division that never traps, and shifts that never overflow.
 //!
-//! Invariant: nothing here divides by zero, divides the smallest number by −1, or shifts by a whole width.
+//! Invariant: no operation here divides by zero, divides the smallest number by −1, or shifts by the width of
+//! its type.
 
 use super::term::{Term, binary, ternary, unary};
 use crate::ir::dtype::{Class, Const, DType};
 use crate::ir::kernel::{Builder, Value};
 use crate::ir::ops::Op;
 
-/// `x / y`, truncated; `x / 0 = x` and `MIN / -1 = MIN`, which dividing by 1 gives.
+/// Computes `x / y`, truncated. Division by 1 gives `x / 0 = x` and `MIN / -1 = MIN`.
 pub(crate) fn div(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| x.binary(Op::IntDiv, safe_divisor(x, y)))
 }
 
-/// `x % y` with the sign of `x`; `x % 0 = 0` and `MIN % -1 = 0`, which dividing by 1 gives.
+/// Computes `x % y` with the sign of `x`. Division by 1 gives `x % 0 = 0` and `MIN % -1 = 0`.
 pub(crate) fn rem(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| x.binary(Op::IntRem, safe_divisor(x, y)))
 }
 
-/// `x / y`; `x / 0 = x`.
+/// Computes `x / y`, with `x / 0 = x`.
 pub(crate) fn div_unsigned(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| x.binary(Op::IntDiv, y.but(1, y.eq(0))))
 }
 
-/// `x % y`; `x % 0 = 0`.
+/// Computes `x % y`, with `x % 0 = 0`.
 pub(crate) fn rem_unsigned(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| x.binary(Op::IntRem, y.but(1, y.eq(0))))
 }
 
-/// `floor(x / y)`; `x / 0 = x` and `MIN / -1 = MIN`, as [`div`] has them.
+/// Computes `floor(x / y)`, with `x / 0 = x` and `MIN / -1 = MIN` as in [`div`].
 pub(crate) fn floor_div(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| {
         let y = safe_divisor(x, y);
@@ -36,7 +37,7 @@ pub(crate) fn floor_div(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// `x − floor(x / y) y` with the sign of `y`; 0 where [`rem`] is.
+/// Computes `x − floor(x / y) y` with the sign of `y`. The result is 0 in the cases in which [`rem`] is 0.
 pub(crate) fn floor_rem(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| {
         let y = safe_divisor(x, y);
@@ -45,23 +46,23 @@ pub(crate) fn floor_rem(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// The quotient of wide integers, by that of division with a remainder that is never negative.
+/// Returns the floor quotient of wide integers, derived from Euclidean division.
 pub(crate) fn floor_div_reference(x: i64, y: i64) -> i64 {
     let above = y < 0 && x.checked_rem_euclid(y).is_some_and(|rest| rest > 0);
     if y == 0 { x } else { x.wrapping_div_euclid(y) - i64::from(above) }
 }
 
-/// Their remainder.
+/// Returns the remainder of the floor quotient of wide integers.
 pub(crate) fn floor_rem_reference(x: i64, y: i64) -> i64 {
     if y == 0 { 0 } else { x.wrapping_sub(floor_div_reference(x, y).wrapping_mul(y)) }
 }
 
-/// Whether a remainder is not 0, and on the other side of it than the divisor.
+/// Tests for a nonzero remainder whose sign differs from the divisor's.
 fn has_other_sign<'b>(rest: Term<'b>, y: Term<'b>) -> Term<'b> {
     rest.ne(0) & (rest ^ y).lt(0)
 }
 
-/// The high half of a product of `u32`, from products of 16-bit halves: no sum here reaches 2³².
+/// Computes the high half of a product of `u32` from products of 16-bit halves. No sum here reaches 2³².
 pub(crate) fn mul_high(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| {
         let [(x, x_high), (y, y_high)] = [x, y].map(|x| (x & 0xffff, x >> 16));
@@ -71,7 +72,7 @@ pub(crate) fn mul_high(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// −1, 0 or 1.
+/// Computes −1, 0 or 1.
 pub(crate) fn sign(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let positive = x.but(1, x.gt(0));
@@ -83,27 +84,27 @@ pub(crate) fn sign(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// `x << y`, with `y` modulo the bits of the type.
+/// Computes `x << y`, with `y` modulo the bits of the type.
 pub(crate) fn shl_masked(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| x << (y & (bits_of(y.dtype()) - 1)))
 }
 
-/// `x >> y`, with `y` modulo the bits of the type.
+/// Computes `x >> y`, with `y` modulo the bits of the type.
 pub(crate) fn shr_masked(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| x >> (y & (bits_of(y.dtype()) - 1)))
 }
 
-/// Whether two truth values are the same.
+/// Tests two truth values for equality.
 pub(crate) fn same(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| !(x ^ y))
 }
 
-/// `if c { x } else { y }` of truth values.
+/// Computes `if c { x } else { y }` for truth values.
 pub(crate) fn select_bool(b: &mut Builder<'_>, x: &[Value]) -> Value {
     ternary(b, x, |c, x, y| (c & x) | (!c & y))
 }
 
-/// `y`, or 1 where dividing `x` by it would trap.
+/// Returns `y`, or 1 where dividing `x` by `y` would trap.
 fn safe_divisor<'b>(x: Term<'b>, y: Term<'b>) -> Term<'b> {
     let (smallest, _) = x.dtype().range();
     let overflows = x.eq(x.constant(Const::Int(smallest))) & y.eq(-1);

@@ -1,6 +1,7 @@
 //! Logarithms: `x = 2ᵉ(1 + f)` with `1 + f` between √½ and √2.
 //!
-//! Coefficients are minimax fits made for this crate, rounded to `f32` one after another, the rest refitted.
+//! Coefficients are minimax fits made for this crate. Each coefficient is rounded to `f32` in order, and the
+//! rest is refitted.
 
 use super::exp::{LN_2_HIGH, LN_2_LOW};
 use super::float::{INFINITY_BITS, magnitude};
@@ -13,7 +14,8 @@ const SQRT_HALF_BITS: i32 = 0x3f35_04f3;
 const LOG2_E: f32 = std::f32::consts::LOG2_E;
 const LOG2_E_LOW: f32 = 1.925_963e-8;
 
-/// `(ln(1 + f) − f + f²/2) / f³` on √½ − 1 ≤ f ≤ √2 − 1: relative error of the logarithm 2⁻³⁰.
+/// Coefficients of `(ln(1 + f) − f + f²/2) / f³` on √½ − 1 ≤ f ≤ √2 − 1. The relative error of the
+/// logarithm is 2⁻³⁰.
 const LOG: [f32; 9] = [
     0.33333308,
     -0.24999976,
@@ -26,7 +28,7 @@ const LOG: [f32; 9] = [
     0.06948981,
 ];
 
-/// Natural logarithm.
+/// Computes the natural logarithm.
 pub(crate) fn log(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let (e, mantissa) = split(x);
@@ -34,7 +36,7 @@ pub(crate) fn log(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// Logarithm to base 2.
+/// Computes the logarithm to base 2.
 pub(crate) fn log2(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let (e, mantissa) = split(x);
@@ -44,7 +46,8 @@ pub(crate) fn log2(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// `ln(1 + x)`. The sum `1 + x` only chooses `e`; `f = 2⁻ᵉ(1 + x) − 1` is computed from `x` itself.
+/// Computes `ln(1 + x)`. The rounded sum `1 + x` determines only `e`. `f = 2⁻ᵉ(1 + x) − 1` is computed from
+/// `x` itself.
 pub(crate) fn log1p(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let sum = x + 1.0;
@@ -55,7 +58,7 @@ pub(crate) fn log1p(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// `x = 2ᵉ m` with `m` between √½ and √2, for positive finite `x`.
+/// Splits positive finite `x = 2ᵉ m` with `m` between √½ and √2.
 pub(super) fn split(x: Term<'_>) -> (Term<'_>, Term<'_>) {
     let subnormal = x.lt(f32::MIN_POSITIVE);
     let (e, mantissa) = split_normal(x.but(x * 8_388_608.0, subnormal));
@@ -71,18 +74,18 @@ fn whole_exponent(x: Term<'_>) -> Term<'_> {
     (x.bits() - SQRT_HALF_BITS) >> 23
 }
 
-/// `e ln 2 + ln(1 + f)`; the largest term is added last.
+/// Computes `e ln 2 + ln(1 + f)`. The largest term is added last.
 fn log_of<'b>(e: Term<'b>, f: Term<'b>) -> Term<'b> {
     e.fma(LN_2_HIGH, f + e.fma(LN_2_LOW, log_minus_f(f)))
 }
 
-/// `ln(1 + f) − f`.
+/// Computes `ln(1 + f) − f`.
 fn log_minus_f(f: Term<'_>) -> Term<'_> {
     let square = f * f;
     square.fma(-0.5, square * f * f.polynomial(&LOG))
 }
 
-/// The logarithm `y` of `x`, and what it is at zero, below zero, at infinity and at NaN.
+/// Returns the logarithm `y` of `x`, with the special cases of zero, negative numbers, infinity and NaN.
 fn at_the_ends<'b>(x: Term<'b>, y: Term<'b>) -> Term<'b> {
     let bits = x.bits();
     y.but(x, bits.ge(INFINITY_BITS)).but(f32::NAN, bits.lt(0)).but(f32::NEG_INFINITY, magnitude(x).eq(0))

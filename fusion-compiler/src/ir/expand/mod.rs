@@ -1,8 +1,10 @@
-//! Operations written in other operations, for targets that lack them.
+//! Expansions of operations into other operations, for targets that lack them.
 //!
-//! Every expansion is branchless and free of calls and saturating casts, so that a loop of it vectorises.
-//! Invariant: outside of `double`, no bound relies on `fma` being rounded once, but on constants short enough for exact
-//! products; a sum whose rounding is used later is `opaque`, since WGSL lets drivers take `(x - y) + y` for `x`.
+//! Every expansion is free of branches, calls and saturating casts, so that loops over it vectorize.
+//!
+//! Invariant: outside of `double`, no error bound relies on a singly rounded `fma`. Bounds rely on constants
+//! short enough for exact products instead. A sum whose rounding error is used later is `opaque`, because
+//! WGSL lets drivers simplify `(x - y) + y` to `x`.
 
 pub(crate) mod approximate;
 pub(crate) mod double;

@@ -1,6 +1,8 @@
 //! Powers: `xʸ = 2^(y log₂ x)`, with the logarithm to 32 bits in two parts.
 //!
-//! Coefficients are minimax fits made for this crate, rounded to `f32` one after another, the rest refitted.
+//! Coefficients are minimax fits made for this crate. Each coefficient is rounded to `f32` in order, and the
+//! rest is refitted.
+//!
 //! Invariant: high parts have 12 bits, so that their products are exact.
 
 use super::exp::{Power, exp2_near_zero};
@@ -14,13 +16,14 @@ use crate::ir::ops::Op;
 const TWO_LOG2_E_HIGH: f32 = 2.884_765_6;
 const TWO_LOG2_E_LOW: f32 = 6.244568e-4;
 
-/// `(log₂((1 + s) / (1 − s)) − 2s / ln 2) / s³` in `s²`, on |s| ≤ 0.172: error, relative to the logarithm, 2⁻³⁴.
+/// Coefficients of `(log₂((1 + s) / (1 − s)) − 2s / ln 2) / s³` in `s²` on |s| ≤ 0.172. The error
+/// relative to the logarithm is 2⁻³⁴.
 const LOG2: [f32; 4] = [0.9617967, 0.5770789, 0.41192147, 0.33662465];
 
-/// A greater exponent gives 0, 1 or infinity for every base, as this one does.
+/// Bound of exponents. A greater exponent gives 0, 1 or infinity for every base, and so does the bound.
 const LARGEST_EXPONENT: f32 = 2_147_483_648.0;
 
-/// `xʸ`, with the special cases of C.
+/// Computes `xʸ`, with the special cases of C.
 pub(crate) fn pow(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| {
         let size = x.abs();
@@ -36,7 +39,7 @@ pub(crate) fn pow(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// `xʸ` for finite `x > 0`.
+/// Computes `xʸ` for finite `x > 0`.
 fn power_of_positive<'b>(x: Term<'b>, y: Term<'b>) -> Term<'b> {
     let y = y.clamp(-LARGEST_EXPONENT, LARGEST_EXPONENT);
     let (log_high, log_low) = log2_in_two_parts(x);
@@ -50,7 +53,7 @@ fn power_of_positive<'b>(x: Term<'b>, y: Term<'b>) -> Term<'b> {
     exp2_near_zero(rest.clamp(-1.0, 1.0)) * two_to_n * power.rest
 }
 
-/// Whether `y` is a whole number, and whether an odd one.
+/// Tests `y` for an integer, and for an odd integer.
 fn parity(y: Term<'_>) -> (Term<'_>, Term<'_>) {
     let whole = is_whole(y);
     (whole, whole & !is_whole(y * 0.5))
@@ -60,8 +63,8 @@ fn is_whole(y: Term<'_>) -> Term<'_> {
     y.unary(Op::Round).eq(y)
 }
 
-/// `log₂ x = e + log₂((1 + s) / (1 − s))` with `s = (m − 1) / (m + 1)`, whose division is carried on to a second
-/// part, for finite `x > 0`.
+/// Computes `log₂ x = e + log₂((1 + s) / (1 − s))` for finite `x > 0`. `s` is `(m − 1) / (m + 1)`,
+/// divided to two parts.
 fn log2_in_two_parts(x: Term<'_>) -> (Term<'_>, Term<'_>) {
     let (e, m) = split(x);
     let (numerator, denominator) = (m - 1.0, m + 1.0);
@@ -78,13 +81,13 @@ fn log2_in_two_parts(x: Term<'_>) -> (Term<'_>, Term<'_>) {
     (high, rest - ((high - e) - first))
 }
 
-/// Exactly, with 12 bits each.
+/// Splits a number exactly into two parts of 12 bits each.
 pub(super) fn in_two_parts(x: Term<'_>) -> (Term<'_>, Term<'_>) {
     let high = high_part(x);
     (high, x - high)
 }
 
-/// The upper 12 bits of the significand.
+/// Returns the upper 12 bits of the significand.
 fn high_part(x: Term<'_>) -> Term<'_> {
     (x.bits() & !0xfff).float_of_bits()
 }

@@ -1,37 +1,41 @@
-//! Taking quarter turns off an angle of any size, after Payne and Hanek, "Radian reduction for trigonometric
-//! functions" (SIGNUM Newsletter 18, 1983).
+//! Argument reduction of an angle of any size by quarter turns, after Payne and Hanek, "Radian reduction for
+//! trigonometric functions" (SIGNUM Newsletter 18, 1983).
 //!
-//! An angle is `m · 2ᵏ` with a whole `m` of 24 bits. Bits of 2/π that give multiples of four quarter turns do not
-//! matter, so 96 bits from there on are multiplied by `m` as integers. No `f32` is nearer to a quarter turn than
-//! 2⁻³⁰ of one, and the result is exact to 2⁻⁵⁵ of one: this holds for every finite `f32`.
-//! Invariant: integer arithmetic is exact on every target; float arithmetic starts where `r` has cancelled.
+//! An angle is `m · 2ᵏ` with an integer `m` of 24 bits. Bits of 2/π that contribute multiples of four quarter
+//! turns do not matter. The next 96 bits are multiplied by `m` as integers. No `f32` is nearer to a multiple
+//! of a quarter turn than 2⁻³⁰ quarter turns. The result is exact to 2⁻⁵⁵ quarter turns. Both bounds apply to
+//! every finite `f32`.
+//!
+//! Invariant: integer arithmetic is exact on every target. Float arithmetic starts after the cancellation in
+//! `r`.
 
 use super::term::Term;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::ops::Op;
 
-/// 2/π behind its point, after the 25 zeros that the bits for angles from 1 to 2 start with.
+/// Fraction bits of 2/π, after 25 leading zeros. The window of bits for angles from 1 to 2 starts with those
+/// zeros.
 const TWO_OVER_PI: [u32; 7] =
     [0x0000_0051, 0x7cc1_b727, 0x220a_94fe, 0x13ab_e8fa, 0x9a6e_e06d, 0xb14a_cc9e, 0x21c8_20ff];
 
-/// Bits of the fraction of an `f32`, and the implicit one above them.
+/// Number of fraction bits of an `f32`, the mask of these bits, and the implicit bit above them.
 const FRACTION_BITS: i32 = 23;
 const FRACTION: i32 = (1 << FRACTION_BITS) - 1;
 const IMPLICIT: i32 = 1 << FRACTION_BITS;
 
-/// π/2 in units of 2²⁵, as its nearest `f32` and what that leaves.
+/// π/2 divided by 2²⁵, as its nearest `f32` and the remainder.
 const UNIT: f32 = std::f32::consts::FRAC_PI_2 / 33_554_432.0;
 const UNIT_LOW: f32 = -4.371139e-8 / 33_554_432.0;
 
-/// An angle `r + low` of at most 1, and how many quarter turns were taken off to get there.
+/// A reduced angle `r + low` of at most 1, and the number of quarter turns that were subtracted.
 pub(super) struct Turn<'b> {
-    /// The number of quarter turns modulo 4 in the highest two bits, of a `u32`; other bits are arbitrary.
+    /// Number of quarter turns modulo 4, in the highest two bits of a `u32`. The other bits are arbitrary.
     pub(super) quarters: Term<'b>,
     pub(super) r: Term<'b>,
     pub(super) low: Term<'b>,
 }
 
-/// Takes quarter turns off `|x|`. Angles below 1 stay what they are, infinities give NaN.
+/// Subtracts quarter turns from `|x|`. Angles below 1 are unchanged. Infinities give NaN.
 pub(super) fn reduce(x: Term<'_>) -> Turn<'_> {
     let size = x.abs();
     let bits = size.bitcast(DType::U32);
@@ -40,11 +44,12 @@ pub(super) fn reduce(x: Term<'_>) -> Turn<'_> {
     let m = ((bits & FRACTION) | IMPLICIT).but(0, small);
     let [high, middle, rest] = window(exponent);
 
-    // m · 2/π in quarter turns: `top` holds two bits before the point and 30 behind, `next` those from 2⁻³¹ on.
-    // What the last word adds to these is far below `top`.
+    // `m · 2/π` in quarter turns: `top` has two bits before the binary point and 30 after it, `next` those
+    // from 2⁻³¹ on. The contribution of the last word is far below `top`.
     let top = m * high + m.binary(Op::MulHigh, middle);
     let next = m * middle;
-    // Rounded to 2⁻²⁵, so that `a` has 24 bits and a sign; `b` is what rounding took off and `next`, in 2⁻⁵⁶.
+    // Rounding to 2⁻²⁵ leaves 24 bits and a sign for `a`. `b` is the rounding error plus `next`, in units of
+    // 2⁻⁵⁶.
     let rounded = top + 16;
     let a = ((rounded << 2).bitcast(DType::I32) >> 7).to_float();
     let b = ((top << 27).bitcast(DType::I32) >> 1) + (next >> 6).bitcast(DType::I32);
@@ -54,13 +59,14 @@ pub(super) fn reduce(x: Term<'_>) -> Turn<'_> {
     let sum_low = sum_low.fma(power(-31), a - sum);
 
     let r = (sum * UNIT).opaque();
-    // 0, and NaN for an infinity.
+    // Zero, or NaN for an infinity.
     let undefined = size * size.constant(Const::Float(0.0)).opaque();
     let low = sum.fma(UNIT, -r) + sum.fma(UNIT_LOW, sum_low.fma(UNIT, undefined));
     Turn { quarters: rounded + (1 << 29), r: r.but(size, small), low }
 }
 
-/// The 96 bits of 2/π from `exponent` (in the place where an `f32` has it) on, highest first.
+/// Returns the 96 bits of 2/π from `exponent` on, highest first. `exponent` is in the bit position of an
+/// `f32`'s.
 fn window(exponent: Term<'_>) -> [Term<'_>; 3] {
     let word = |i: usize| exponent.constant(Const::Int(i64::from(TWO_OVER_PI[i])));
     let bit = |i: i32| (exponent & (1 << (FRACTION_BITS + i))).ne(0);
@@ -72,12 +78,12 @@ fn window(exponent: Term<'_>) -> [Term<'_>; 3] {
     [0, 1, 2].map(|i| (words[i] << shift) | ((words[i + 1] >> 1) >> missing))
 }
 
-/// A `u32` below 2³¹ as `f32`: targets convert signed integers faster.
+/// Converts a `u32` below 2³¹ to `f32`. Targets convert signed integers faster.
 fn signed_float(x: Term<'_>) -> Term<'_> {
     x.bitcast(DType::I32).to_float()
 }
 
-/// `2ⁿ`.
+/// Returns `2ⁿ`.
 fn power(n: i32) -> f32 {
     (n as f32).exp2()
 }

@@ -1,7 +1,8 @@
-//! The exact remainder of a division, as long division with signed digits of 10 bits, and what follows from it.
+//! The exact remainder of a division, by long division with signed digits of 10 bits, and functions derived
+//! from it.
 //!
-//! Invariant: every digit is the nearest one, but for the error of a division, so that a remainder is at most
-//! about half of its divisor; and every product is exact, whether or not it is rounded before it is subtracted.
+//! Invariant: every digit is the nearest one up to the error of a division, so a remainder is at most about
+//! half of its divisor. Every product is exact, whether or not it is rounded before the subtraction.
 
 use super::float::{INFINITY_BITS, magnitude, with_sign};
 use super::pow::in_two_parts;
@@ -9,16 +10,16 @@ use super::term::{Operand as _, Term, binary};
 use crate::ir::kernel::{Builder, Value};
 use crate::ir::ops::Op;
 
-/// One digit of the quotient.
+/// Base of the quotient's digits.
 const DIGIT: f32 = 1024.0;
 
-/// Digits of the largest quotient, `2²⁷⁷`.
+/// Number of digits of the largest quotient, `2²⁷⁷`.
 const DIGITS: usize = 28;
 
-/// Twice this overflows.
+/// A number that overflows when doubled.
 const LARGE: f32 = 1.7014118e38;
 
-/// `x − trunc(x / y) y`, exactly, with the sign of `x`.
+/// Computes `x − trunc(x / y) y` exactly, with the sign of `x`.
 pub(crate) fn rem(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| {
         let rest = with_sign(remainder(x.abs(), y.abs()), x);
@@ -28,7 +29,8 @@ pub(crate) fn rem(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// `x − floor(x / y) y` with the sign of `y`, rounded once; a remainder of 0 has the sign of `x`, as in PyTorch.
+/// Computes `x − floor(x / y) y` with the sign of `y`, rounded once. A remainder of 0 has the sign of `x`, as
+/// in PyTorch.
 pub(crate) fn floor_rem(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| {
         let rest = x.binary(Op::Rem, y);
@@ -36,8 +38,9 @@ pub(crate) fn floor_rem(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// `floor(x / y)`; of `y = 0` the quotient. The remainder's part of the quotient takes it to the whole number below in size: both are
-/// near that, so it is exact while the error of a quotient is less than a half.
+/// Computes `floor(x / y)`, or the quotient if `y = 0`. The quotient minus the remainder's share `rest / y`
+/// is the quotient truncated to an integer. Rounding recovers that integer exactly while the error of a
+/// quotient is below a half.
 pub(crate) fn floor_div(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| {
         let (quotient, rest) = (x / y, x.binary(Op::Rem, y));
@@ -50,19 +53,19 @@ pub(crate) fn floor_div(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// Whether a remainder is not 0, and on the other side of it than the divisor.
+/// Tests for a nonzero remainder whose sign differs from the divisor's.
 fn has_other_sign<'b>(rest: Term<'b>, y: Term<'b>) -> Term<'b> {
     rest.ne(0.0) & (rest.lt(0.0) ^ y.lt(0.0))
 }
 
-/// The remainder of Python's `x % y`, but for the sign of 0.
+/// Returns the remainder of Python's `x % y`, except for the sign of 0.
 pub(crate) fn floor_rem_reference(x: f64, y: f64) -> f64 {
     let rest = x % y;
     if rest != 0.0 && (rest < 0.0) != (y < 0.0) { rest + y } else { rest }
 }
 
-/// The quotient of Python's `x // y`, to within the rounding of a quotient. A fused multiply-add tells the side of `x` on which
-/// its multiple of `y` lies.
+/// Returns the quotient of Python's `x // y`, to within the rounding of a quotient. A fused multiply-add
+/// tells on which side of `x` the multiple of `y` is.
 pub(crate) fn floor_div_reference(x: f64, y: f64) -> f64 {
     if y == 0.0 {
         return x / y;
@@ -79,8 +82,8 @@ pub(crate) fn floor_div_reference(x: f64, y: f64) -> f64 {
     if rest != 0.0 && (rest < 0.0) != (y < 0.0) { quotient - 1.0 } else { quotient }
 }
 
-/// The remainder of finite `x ≥ 0` by finite `y > 0`. That of the largest `x` is twice that of a half, so that no
-/// multiple of the divisor overflows.
+/// Computes the remainder of finite `x ≥ 0` by finite `y > 0`. The largest `x` are halved first and their
+/// remainders doubled, so that no multiple of the divisor overflows.
 fn remainder<'b>(x: Term<'b>, y: Term<'b>) -> Term<'b> {
     let large = x.ge(LARGE);
     let rest = long_division(x.but(x * 0.5, large), y);
@@ -89,7 +92,8 @@ fn remainder<'b>(x: Term<'b>, y: Term<'b>) -> Term<'b> {
     rest.but(twice, large)
 }
 
-/// The remainder of `0 ≤ x <` [`LARGE`] by finite `y > 0`. The divisor is scaled up until one digit is left, then down.
+/// Computes the remainder of `0 ≤ x <` [`LARGE`] by finite `y > 0`. The divisor is scaled up until one digit
+/// is left, then down.
 fn long_division<'b>(x: Term<'b>, y: Term<'b>) -> Term<'b> {
     let mut divisors = vec![y];
     let mut divisor = y;
@@ -101,8 +105,8 @@ fn long_division<'b>(x: Term<'b>, y: Term<'b>) -> Term<'b> {
     rest.but(rest + y, rest.lt(0.0))
 }
 
-/// Takes the nearest multiple of the divisor off. The high part of the divisor has 12 bits, and a digit times the
-/// low part is at most half of the divisor, so neither difference is rounded.
+/// Subtracts the nearest multiple of the divisor. The high part of the divisor has 12 bits, and a digit times
+/// the low part is at most half of the divisor, so neither difference is rounded.
 fn step<'b>(rest: Term<'b>, divisor: Term<'b>) -> Term<'b> {
     let digit = (rest / divisor).unary(Op::Round);
     let (high, low) = in_two_parts(divisor);

@@ -6,16 +6,17 @@ use crate::ir::dtype::DType;
 use crate::ir::kernel::{Builder, Value};
 use crate::ir::ops::Op;
 
-/// Bits of a number minus a third of the bits of `x` are about those of `x` to the power −1/3; this one
-/// makes the relative error 3.4 % at most (found by search).
+/// First approximation of `x^(−1/3)`: the bits of this constant minus a third of the bits of `x`. The
+/// constant was found by search and gives a relative error of 3.4 % at most.
 const INVERSE_CBRT: i32 = 0x54a2_3400;
 
-/// `1 / √x`.
+/// Computes `1 / √x`.
 pub(crate) fn rsqrt(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| 1.0 / x.unary(Op::Sqrt))
 }
 
-/// `∛x`: two steps towards `y = x^(−1/3)`, then one of Newton towards `t³ = x` from `t = x y²`.
+/// Computes `∛x` by two iterations towards `y = x^(−1/3)`, then one Newton step towards `t³ = x` from
+/// `t = x y²`.
 pub(crate) fn cbrt(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let size = x.abs();

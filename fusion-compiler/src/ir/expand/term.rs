@@ -1,7 +1,10 @@
-//! Arithmetic that writes Kernel IR: `x * y + 1.0` on `Term`s appends the statements that compute it.
+//! Operator overloading that emits Kernel IR: `x * y + 1.0` on `Term`s appends the statements that compute
+//! it.
 //!
-//! Expansions are formulas; this lets them be read as formulas. Invariant: operators mean the operation of
-//! the table of the same name, in the dtype of the left term; numbers take the dtype of the term they meet.
+//! `Term`s let the source of an expansion read like its formula.
+//!
+//! Invariant: an operator means the operation of that name in the op table, in the dtype of the left term. A
+//! number takes the dtype of the term it meets.
 
 use std::cell::RefCell;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Shl, Shr, Sub};
@@ -17,9 +20,9 @@ pub(super) struct Term<'b> {
     value: Value,
 }
 
-/// A term, or a number that becomes one of the dtype it meets.
+/// A term, or a number that takes the dtype of the term it meets.
 pub(super) trait Operand<'b> {
-    /// As a term of the dtype of `like`, if it is a number.
+    /// Returns the operand as a term. A number becomes a constant of the dtype of `like`.
     fn meet(self, like: Term<'b>) -> Term<'b>;
 }
 
@@ -44,13 +47,13 @@ impl<'b> Operand<'b> for i32 {
     }
 }
 
-/// Writes a function of one operand.
+/// Emits a function of one operand.
 pub(super) fn unary(b: &mut Builder<'_>, x: &[Value], f: impl for<'b> Fn(Term<'b>) -> Term<'b>) -> Value {
     let body = RefCell::new(b.reborrow());
     f(Term { body: &body, value: x[0] }).value
 }
 
-/// Writes a function of two operands.
+/// Emits a function of two operands.
 pub(super) fn binary(
     b: &mut Builder<'_>,
     x: &[Value],
@@ -60,7 +63,7 @@ pub(super) fn binary(
     f(Term { body: &body, value: x[0] }, Term { body: &body, value: x[1] }).value
 }
 
-/// Writes a function of three operands.
+/// Emits a function of three operands.
 pub(super) fn ternary(
     b: &mut Builder<'_>,
     x: &[Value],
@@ -72,80 +75,81 @@ pub(super) fn ternary(
 }
 
 impl<'b> Term<'b> {
-    /// The type of each lane.
+    /// Returns the dtype of each lane.
     pub(super) fn dtype(self) -> DType {
         self.body.borrow().ty(self.value).dtype
     }
 
-    /// A number of the term's dtype.
+    /// Returns a constant of the term's dtype.
     pub(super) fn constant(self, value: Const) -> Term<'b> {
         self.number(self.dtype(), value)
     }
 
-    /// The bits of an `f32`, as `i32`.
+    /// Reinterprets an `f32` as `i32` bits.
     pub(super) fn bits(self) -> Term<'b> {
         self.bitcast(DType::I32)
     }
 
-    /// The `f32` of these bits.
+    /// Reinterprets bits as an `f32`.
     pub(super) fn float_of_bits(self) -> Term<'b> {
         self.bitcast(DType::F32)
     }
 
-    /// The same bits as another type.
+    /// Reinterprets the bits as another dtype.
     pub(super) fn bitcast(self, dtype: DType) -> Term<'b> {
         let value = self.body.borrow_mut().bitcast(self.value, dtype);
         Term { value, ..self }
     }
 
-    /// An integer as `f32`.
+    /// Converts an integer to `f32`.
     pub(super) fn to_float(self) -> Term<'b> {
         let value = self.body.borrow_mut().cast(self.value, DType::F32);
         Term { value, ..self }
     }
 
-    /// An integer as `f64`.
+    /// Converts an integer to `f64`.
     pub(super) fn to_double(self) -> Term<'b> {
         let value = self.body.borrow_mut().cast(self.value, DType::F64);
         Term { value, ..self }
     }
 
-    /// A float as `i32`.
+    /// Converts a float to `i32`.
     pub(super) fn to_int(self) -> Term<'b> {
         let value = self.body.borrow_mut().cast(self.value, DType::I32);
         Term { value, ..self }
     }
 
-    /// The same value, where a driver that may reassociate cannot see what it was made of. None of those has `f64`.
+    /// Returns the same value, hidden from drivers that may reassociate. No such driver supports `f64`.
     pub(super) fn opaque(self) -> Term<'b> {
         if self.dtype() == DType::F64 { self } else { self.unary(Op::Opaque) }
     }
 
-    /// `self * y + z`, rounded once where the target can.
+    /// Computes `self * y + z`, rounded once where the target can do so.
     pub(super) fn fma(self, y: impl Operand<'b>, z: impl Operand<'b>) -> Term<'b> {
         self.apply(Op::Fma, &[y.meet(self), z.meet(self)])
     }
 
-    /// `self * y + z`, clamped to 0 to 1; 0 where that is NaN.
+    /// Computes `self * y + z`, clamped to the range 0 to 1. NaN gives 0.
     pub(super) fn saturated_fma(self, y: impl Operand<'b>, z: impl Operand<'b>) -> Term<'b> {
         self.apply(Op::SaturatedFma, &[y.meet(self), z.meet(self)])
     }
 
-    /// The nearest finite number; NaN is some.
+    /// Clamps to the range of finite numbers. NaN gives some finite number.
     pub(super) fn finite(self) -> Term<'b> {
         let limit = |x: f32| x.meet(self);
         limit(f32::MAX).binary(Op::MinNum, limit(f32::MIN).binary(Op::MaxNum, self))
     }
 
-    /// `c₀ + c₁x + c₂x² + …`.
+    /// Computes `c₀ + c₁x + c₂x² + …`.
     pub(super) fn polynomial(self, coefficients: &[f32]) -> Term<'b> {
         let mut highest_first = coefficients.iter().rev().copied();
         let Some(highest) = highest_first.next() else { unreachable!("a polynomial has a coefficient") };
         highest_first.fold(highest.meet(self), |sum, c| sum.fma(self, c))
     }
 
-    /// The same by Estrin's scheme, pairs of terms first: more products, but few that wait for each other. A processor holds no
-    /// more than some sixty operations that wait, so long chains keep it from the next elements.
+    /// Computes the polynomial by Estrin's scheme, which combines pairs of terms first. The scheme needs more
+    /// products than Horner's, but its dependency chains are short. A CPU keeps no more than some sixty
+    /// operations waiting, so long chains prevent it from starting the next elements.
     pub(super) fn polynomial_by_pairs(self, coefficients: &[f32]) -> Term<'b> {
         let mut power = self;
         let mut terms: Vec<Term<'b>> = coefficients.iter().map(|c| c.meet(self)).collect();
@@ -162,65 +166,66 @@ impl<'b> Term<'b> {
         terms.first().copied().unwrap_or_else(|| unreachable!("a polynomial has a coefficient"))
     }
 
-    /// `|self|`.
+    /// Computes `|self|`.
     pub(super) fn abs(self) -> Term<'b> {
         self.unary(Op::Abs)
     }
 
-    /// An operation of one operand.
+    /// Applies an operation of one operand.
     pub(super) fn unary(self, op: Op) -> Term<'b> {
         self.apply(op, &[])
     }
 
-    /// An operation of two operands.
+    /// Applies an operation of two operands.
     pub(super) fn binary(self, op: Op, y: impl Operand<'b>) -> Term<'b> {
         self.apply(op, &[y.meet(self)])
     }
 
-    /// `self < y`.
+    /// Computes `self < y`.
     pub(super) fn lt(self, y: impl Operand<'b>) -> Term<'b> {
         self.binary(Op::Lt, y)
     }
 
-    /// `self <= y`.
+    /// Computes `self <= y`.
     pub(super) fn le(self, y: impl Operand<'b>) -> Term<'b> {
         self.binary(Op::Le, y)
     }
 
-    /// `self > y`.
+    /// Computes `self > y`.
     pub(super) fn gt(self, y: impl Operand<'b>) -> Term<'b> {
         self.binary(Op::Gt, y)
     }
 
-    /// `self >= y`.
+    /// Computes `self >= y`.
     pub(super) fn ge(self, y: impl Operand<'b>) -> Term<'b> {
         self.binary(Op::Ge, y)
     }
 
-    /// `self == y`.
+    /// Computes `self == y`.
     pub(super) fn eq(self, y: impl Operand<'b>) -> Term<'b> {
         self.binary(Op::Eq, y)
     }
 
-    /// `self != y`.
+    /// Computes `self != y`.
     pub(super) fn ne(self, y: impl Operand<'b>) -> Term<'b> {
         self.binary(Op::Ne, y)
     }
 
-    /// `if self { x } else { y }`, where one of them is a term.
+    /// Computes `if self { x } else { y }`. `y` may be a number.
     pub(super) fn select(self, x: Term<'b>, y: impl Operand<'b>) -> Term<'b> {
         self.apply(Op::Select, &[x, y.meet(x)])
     }
 
-    /// `x` where the condition holds, `self` elsewhere.
+    /// Computes `if condition { x } else { self }`.
     pub(super) fn but(self, x: impl Operand<'b>, condition: Term<'b>) -> Term<'b> {
         condition.select(x.meet(self), self)
     }
 
-    /// The nearest of the numbers in `low ..= high`; NaN stays NaN.
+    /// Clamps to the range `low ..= high`. NaN stays NaN.
     pub(super) fn clamp(self, low: f32, high: f32) -> Term<'b> {
         let x = self.but(low, self.lt(low));
-        // Compared after the first step: so each is one instruction of a processor's minimum or maximum.
+        // Comparing the result of the first step lets each step become one minimum or maximum instruction of
+        // a CPU.
         x.but(high, x.gt(high))
     }
 

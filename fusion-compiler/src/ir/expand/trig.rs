@@ -1,6 +1,7 @@
 //! Circular functions and their inverses.
 //!
-//! Coefficients are minimax fits made for this crate, rounded to `f32` one after another, the rest refitted.
+//! Coefficients are minimax fits made for this crate. Each coefficient is rounded to `f32` in order, and the
+//! rest is refitted.
 
 use std::f32::consts::{FRAC_PI_2, PI};
 
@@ -12,17 +13,17 @@ use crate::ir::dtype::DType;
 use crate::ir::kernel::{Builder, Value};
 use crate::ir::ops::Op;
 
-/// `(sin r − r) / r³` in `r²`, on |r| ≤ 1: relative error of the sine 2⁻³¹·⁴.
+/// Coefficients of `(sin r − r) / r³` in `r²` on |r| ≤ 1, with relative error of the sine 2⁻³¹·⁴.
 const SIN: [f32; 4] = [-0.16666667, 0.008333354, -0.000198424, 2.7264512e-6];
 
-/// `(cos r − 1 + r²/2) / r⁴` in `r²`, on |r| ≤ 1: relative error of the cosine 2⁻²⁹·³.
+/// Coefficients of `(cos r − 1 + r²/2) / r⁴` in `r²` on |r| ≤ 1, with relative error of the cosine 2⁻²⁹·³.
 const COS: [f32; 3] = [0.041666575, -0.0013884697, 2.4201614e-5];
 
-/// `(asin x − x) / x³` in `x²`, on |x| ≤ 1/2: relative error of the arcsine 2⁻²⁷·⁶.
+/// Coefficients of `(asin x − x) / x³` in `x²` on |x| ≤ 1/2, with relative error of the arcsine 2⁻²⁷·⁶.
 const ASIN: [f32; 5] = [0.16666752, 0.074953064, 0.045469772, 0.024180774, 0.042166412];
 
-/// `(atan x − x) / x³` in `x²`, on |x| ≤ 1: relative error of the arctangent 2⁻³¹. The fourth
-/// is one step greater than fitted, which makes `atan 1` the nearest `f32` to π/4.
+/// Coefficients of `(atan x − x) / x³` in `x²` on |x| ≤ 1, with relative error of the arctangent 2⁻³¹. The
+/// fourth coefficient is one step greater than fitted, which makes `atan 1` the nearest `f32` to π/4.
 const ATAN: [f32; 10] = [
     -0.33333328,
     0.19999716,
@@ -36,11 +37,11 @@ const ATAN: [f32; 10] = [
     0.0011345221,
 ];
 
-/// What is left of `π/2` and `π` after their nearest `f32`.
+/// Remainders of `π/2` and `π` after their nearest `f32`.
 const FRAC_PI_2_LOW: f32 = -4.371139e-8;
 const PI_LOW: f32 = -8.742278e-8;
 
-/// Sine.
+/// Computes the sine.
 pub(crate) fn sin(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let (quarters, size) = sine_of(reduce(x), 0);
@@ -48,7 +49,7 @@ pub(crate) fn sin(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// Cosine, the sine a quarter turn later.
+/// Computes the cosine, the sine a quarter turn later.
 pub(crate) fn cos(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let (quarters, size) = sine_of(reduce(x), 1);
@@ -56,7 +57,7 @@ pub(crate) fn cos(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// Tangent, as the quotient of sine and cosine.
+/// Computes the tangent as the quotient of sine and cosine.
 pub(crate) fn tan(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let turn = reduce(x);
@@ -66,7 +67,7 @@ pub(crate) fn tan(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// Arcsine; from 1/2 on through `asin x = π/2 − 2 asin √((1 − x)/2)`.
+/// Computes the arcsine, from 1/2 on as `asin x = π/2 − 2 asin √((1 − x)/2)`.
 pub(crate) fn asin(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let size = x.abs();
@@ -76,7 +77,7 @@ pub(crate) fn asin(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// Arccosine, from the arcsine of `x` or of half the chord.
+/// Computes the arccosine from the arcsine of `x` or of half the chord.
 pub(crate) fn acos(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let size = x.abs();
@@ -87,7 +88,7 @@ pub(crate) fn acos(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// Arctangent; from 1 on through `atan x = π/2 − atan 1/x`.
+/// Computes the arctangent, from 1 on as `atan x = π/2 − atan 1/x`.
 pub(crate) fn atan(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let size = x.abs();
@@ -97,7 +98,7 @@ pub(crate) fn atan(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// The angle of the point `(y, x)`: an arctangent of at most 1, then reflected into its octant.
+/// Computes the angle of the point `(y, x)`: an arctangent of at most 1, reflected into its octant.
 pub(crate) fn atan2(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |y, x| {
         let (height, width) = (y.abs(), x.abs());
@@ -113,24 +114,25 @@ pub(crate) fn atan2(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// The sine of an angle of at least 0, some quarter turns later, but for a sign: that of the first result.
+/// Computes the sine of a nonnegative angle plus `later` quarter turns, up to a sign. The highest bit of the
+/// first result is that sign.
 fn sine_of(turn: Turn<'_>, later: i32) -> (Term<'_>, Term<'_>) {
     let quarters = turn.quarters + (later << 30);
     let (sin, cos) = sine_and_cosine(turn);
     (quarters, is_odd(quarters).select(cos, sin))
 }
 
-/// Whether a number of quarter turns in the highest two bits is odd.
+/// Tests for an odd number of quarter turns, given in the highest two bits.
 fn is_odd(quarters: Term<'_>) -> Term<'_> {
     (quarters & (1 << 30)).ne(0)
 }
 
-/// `x` with its sign flipped where the highest bit is set.
+/// Flips the sign of `x` where the highest bit of `bits` is set.
 fn flip<'b>(x: Term<'b>, bits: Term<'b>) -> Term<'b> {
     with_sign(x, bits.float_of_bits())
 }
 
-/// The sine and cosine of what is left of an angle.
+/// Computes the sine and cosine of a reduced angle.
 fn sine_and_cosine(Turn { r, low, .. }: Turn<'_>) -> (Term<'_>, Term<'_>) {
     let square = r * r;
     let sin = r + (r * square).fma(square.polynomial(&SIN), low);
@@ -138,12 +140,12 @@ fn sine_and_cosine(Turn { r, low, .. }: Turn<'_>) -> (Term<'_>, Term<'_>) {
     (sin, 1.0 - (square * 0.5 - cos))
 }
 
-/// `√((1 − x)/2)`, the sine of half the angle whose cosine is `x`, for 1/2 ≤ x ≤ 1.
+/// Computes `√((1 − x)/2)`, the sine of half the angle whose cosine is `x`, for 1/2 ≤ x ≤ 1.
 fn half_chord(x: Term<'_>) -> Term<'_> {
     (0.5 - x * 0.5).unary(Op::Sqrt)
 }
 
-/// `y`, or NaN where `size` is greater than 1 or NaN.
+/// Returns `y`, or NaN where `size` is greater than 1 or NaN.
 fn outside_one<'b>(size: Term<'b>, y: Term<'b>) -> Term<'b> {
     y.but(f32::NAN, size.bits().gt(1.0f32.to_bits().cast_signed()))
 }

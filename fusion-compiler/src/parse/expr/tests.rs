@@ -6,13 +6,13 @@ use syn::buffer::TokenBuffer;
 use crate::parse::ast::{Block, Expr, ExprKind, Unary};
 use crate::parse::tokens::{Parsed, Parser, Sink};
 
-/// An expression that fills its group.
+/// Parses an expression that fills its group.
 fn whole(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
     let value = super::expr(parser)?;
     if parser.at_end() { Ok(value) } else { Err(parser.error_expected("an operator or `)`")) }
 }
 
-/// The tree in prefix form.
+/// Returns the tree in prefix form.
 fn tree(expr: &Expr) -> String {
     let list = |head: &str, parts: &[&Expr]| {
         let parts: Vec<String> = parts.iter().map(|part| tree(part)).collect();

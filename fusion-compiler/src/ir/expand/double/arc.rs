@@ -5,7 +5,7 @@ use super::{negative, number, polynomial, signed};
 use crate::ir::kernel::{Builder, Value};
 use crate::ir::ops::Op;
 
-/// `(asin x − x) / x³` in `x²`, on |x| ≤ 1/2: relative error of the arcsine 2⁻⁵⁹·⁷.
+/// Coefficients of `(asin x − x) / x³` in `x²` on |x| ≤ 1/2, with relative error of the arcsine 2⁻⁵⁹·⁷.
 #[rustfmt::skip]
 const ASIN: [f64; 13] = [
     0.166_666_666_666_667_6, 0.074_999_999_999_710_95, 0.044_642_857_174_224_136, 0.030_381_942_729_507_77,
@@ -14,7 +14,7 @@ const ASIN: [f64; 13] = [
     0.032_565_839_274_904_58,
 ];
 
-/// `(atan x − x) / x³` in `x²`, on |x| ≤ 1/2: relative error of the arctangent 2⁻⁶¹·⁸.
+/// Coefficients of `(atan x − x) / x³` in `x²` on |x| ≤ 1/2, with relative error of the arctangent 2⁻⁶¹·⁸.
 #[rustfmt::skip]
 const ATAN: [f64; 13] = [
     -0.333_333_333_333_333_1, 0.199_999_999_999_926_35, -0.142_857_142_849_101_92, 0.111_111_110_664_286_82,
@@ -23,11 +23,11 @@ const ATAN: [f64; 13] = [
     -0.008_325_065_145_661_724,
 ];
 
-/// π/4, and what its `f64` leaves, and so of its multiples.
+/// π/4 as the nearest `f64` and the remainder. Both parts scale to the multiples of π/4.
 const EIGHTH: f64 = std::f64::consts::FRAC_PI_4;
 const EIGHTH_LOW: f64 = 3.061_616_997_868_383e-17;
 
-/// Arcsine; from 1/2 on through `asin x = π/2 − 2 asin √((1 − x)/2)`, which is NaN beyond 1.
+/// Computes the arcsine, from 1/2 on as `asin x = π/2 − 2 asin √((1 − x)/2)`. The root gives NaN beyond 1.
 pub(crate) fn asin(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let size = x.abs();
@@ -38,7 +38,7 @@ pub(crate) fn asin(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// Arccosine, from the arcsine of `x` or of half the chord.
+/// Computes the arccosine from the arcsine of `x` or of half the chord.
 pub(crate) fn acos(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let size = x.abs();
@@ -51,12 +51,12 @@ pub(crate) fn acos(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// Arctangent, the angle of the point `(1, x)`.
+/// Computes the arctangent, the angle of the point `(1, x)`.
 pub(crate) fn atan(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| signed(Angle::acute(x.abs(), number(x, 1.0)).radians(), x))
 }
 
-/// The angle of the point `(y, x)`: an arctangent of at most 1, then reflected into its octant.
+/// Computes the angle of the point `(y, x)`: an arctangent of at most 1, reflected into its octant.
 pub(crate) fn atan2(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |y, x| {
         let (height, width) = (y.abs(), x.abs());
@@ -74,11 +74,11 @@ struct Angle<'b> {
 }
 
 impl<'b> Angle<'b> {
-    /// That of the point `(width, height)`, neither of which is negative: from 0 to π/2.
+    /// Computes the angle of the point `(width, height)`, from 0 to π/2. Neither coordinate may be negative.
     fn acute(height: Term<'b>, width: Term<'b>) -> Angle<'b> {
         let steep = height.gt(width);
         let (low, high) = (steep.select(width, height), steep.select(height, width));
-        // The sum of the largest would overflow.
+        // The sum of the two largest numbers would overflow.
         let scale = 1.0.meet(high).but(2.0f32.powi(-60), high.gt(number(high, 2.0f64.powi(500))));
         let (low, high) = (low * scale, high * scale);
         let turned = (low + low).gt(high);
@@ -88,7 +88,7 @@ impl<'b> Angle<'b> {
         Angle { eighths: turned.select(number(high, 1.0), 0.0), rest }.taken_off(2.0, steep)
     }
 
-    /// So many eighths less the angle, where the condition holds.
+    /// Returns `from` eighths minus the angle where the condition is true, else the angle.
     fn taken_off(self, from: f32, condition: Term<'b>) -> Angle<'b> {
         let Angle { eighths, rest } = self;
         Angle { eighths: eighths.but(from - eighths, condition), rest: rest.but(-rest, condition) }
@@ -102,7 +102,8 @@ impl<'b> Angle<'b> {
     }
 }
 
-/// `√((1 − x)/2)`, the sine of half the angle whose cosine is `x`, for 1/2 ≤ x ≤ 1, and what the arcsine of that is more.
+/// Computes `√((1 − x)/2)`, and the excess of its arcsine over it, for 1/2 ≤ x ≤ 1. The root is the sine of
+/// half the angle whose cosine is `x`.
 fn of_half_chord(x: Term<'_>) -> (Term<'_>, Term<'_>) {
     let square = number(x, 0.5) - x * 0.5;
     let chord = square.unary(Op::Sqrt);
@@ -110,7 +111,7 @@ fn of_half_chord(x: Term<'_>) -> (Term<'_>, Term<'_>) {
     (chord, lost + beyond_first(chord, &ASIN))
 }
 
-/// `x³ p(x²)`.
+/// Computes `x³ p(x²)`.
 fn beyond_first<'b>(x: Term<'b>, p: &[f64]) -> Term<'b> {
     let square = x * x;
     (x * square) * polynomial(square, p)

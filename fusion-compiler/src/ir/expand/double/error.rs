@@ -1,12 +1,12 @@
-//! The error function of `f64`, and one minus it.
+//! The error function of `f64`, and one minus the error function.
 
 use super::super::term::{Operand as _, unary};
 use super::{clamped, number, polynomial, signed};
 use crate::ir::kernel::{Builder, Value};
 use crate::ir::ops::Op;
 
-/// The error function: `x P(x²)` below 1, and `1 − exp(−x²) Q(1 / (x + 3))` above, both fitted by Chebyshev polynomials to
-/// 2 units in the last place.
+/// Computes the error function as `x P(x²)` below 1 and as `1 − exp(−x²) Q(1 / (x + 3))` above. Both are
+/// fitted by Chebyshev polynomials to 2 units in the last place.
 pub(crate) fn erf(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let size = x.abs();
@@ -18,8 +18,9 @@ pub(crate) fn erf(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// One minus the error function: of [`erf`] below 0.46875, and `exp(−x²) Q(1 / (x + 3)) / (x + 3)` above. The error of the rounded
-/// square is exact, and a factor makes up for it.
+/// Computes one minus the error function: from [`erf`] below 0.46875, and as
+/// `exp(−x²) Q(1 / (x + 3)) / (x + 3)` above. The rounding error of the square is computed exactly, and a
+/// factor corrects it.
 pub(crate) fn erfc(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let near = 1.0.meet(x) - x * polynomial(x * x, &ERF_NEAR);

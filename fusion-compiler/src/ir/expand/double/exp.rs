@@ -5,11 +5,11 @@ use super::{clamped, number, polynomial, scaled};
 use crate::ir::kernel::{Builder, Value};
 use crate::ir::ops::Op;
 
-/// ln 2, of which the first part has so few digits that a product with an exponent is exact.
+/// ln 2 in two parts. The first part has so few digits that its product with an exponent is exact.
 pub(super) const LN_2_HIGH: f64 = 6.931_471_803_691_238e-1;
 pub(super) const LN_2_LOW: f64 = 1.908_214_929_270_587_7e-10;
 
-/// `eˣ`.
+/// Computes `eˣ`.
 pub(crate) fn exp(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let (k, r) = reduced(within(x));
@@ -17,7 +17,7 @@ pub(crate) fn exp(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// `2ˣ`.
+/// Computes `2ˣ`.
 pub(crate) fn exp2(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let x = clamped(x, 1100.0);
@@ -26,12 +26,12 @@ pub(crate) fn exp2(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// `eˣ − 1`.
+/// Computes `eˣ − 1`.
 pub(crate) fn expm1(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, expm1_of)
 }
 
-/// `eˣ − 1`, of small `x` without subtraction.
+/// Computes `eˣ − 1`, without cancellation for small `x`.
 pub(super) fn expm1_of(x: Term<'_>) -> Term<'_> {
     let (k, r) = reduced(within(x));
     let small = expm1_small(r);
@@ -40,18 +40,18 @@ pub(super) fn expm1_of(x: Term<'_>) -> Term<'_> {
     near.but(scaled(small + 1.0, k), x.gt(40.0)).but(x, x.eq(0.0))
 }
 
-/// `x = k ln 2 + r` with a whole number `k`, and `|r|` at most half of ln 2.
+/// Reduces `x = k ln 2 + r` with an integer `k` and `|r|` at most half of ln 2.
 fn reduced(x: Term<'_>) -> (Term<'_>, Term<'_>) {
     let k = (x * number(x, std::f64::consts::LOG2_E)).unary(Op::Round);
     (k, (-k).fma(number(x, LN_2_LOW), (-k).fma(number(x, LN_2_HIGH), x)))
 }
 
-/// Exponents beyond these give 0 or infinity, as they do.
+/// Clamps an exponent. Exponents beyond the clamp give 0 or infinity, as the clamped ones do.
 fn within(x: Term<'_>) -> Term<'_> {
     clamped(x, 760.0)
 }
 
-/// `eʳ − 1` for `|r|` at most half of ln 2: the first terms of its series.
+/// Computes `eʳ − 1` for `|r|` at most half of ln 2, by the first terms of its series.
 pub(super) fn expm1_small(r: Term<'_>) -> Term<'_> {
     let mut factorial = 1.0;
     let terms: Vec<f64> = (2..=14)

@@ -6,7 +6,7 @@ use super::{clamped, signed};
 use crate::ir::kernel::{Builder, Value};
 use crate::ir::ops::Op;
 
-/// Hyperbolic sine.
+/// Computes the hyperbolic sine.
 pub(crate) fn sinh(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let size = x.abs();
@@ -18,7 +18,7 @@ pub(crate) fn sinh(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// Hyperbolic cosine.
+/// Computes the hyperbolic cosine.
 pub(crate) fn cosh(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let half = (x.abs() * 0.5).unary(Op::Exp);
@@ -28,7 +28,7 @@ pub(crate) fn cosh(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// Hyperbolic tangent.
+/// Computes the hyperbolic tangent.
 pub(crate) fn tanh(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let size = x.abs();

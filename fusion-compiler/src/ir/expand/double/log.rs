@@ -6,7 +6,7 @@ use super::{number, parts, polynomial};
 use crate::ir::kernel::{Builder, Value};
 use crate::ir::ops::Op;
 
-/// The natural logarithm.
+/// Computes the natural logarithm.
 pub(crate) fn log(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let (e, m) = parts(x);
@@ -15,7 +15,7 @@ pub(crate) fn log(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// The logarithm to base 2, exact of powers of two.
+/// Computes the logarithm to base 2, which is exact for powers of two.
 pub(crate) fn log2(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let (e, m) = parts(x);
@@ -23,20 +23,21 @@ pub(crate) fn log2(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// `log(1 + x)`: what is lost when 1 is added is added to the logarithm, which changes so much slower.
+/// Computes `log(1 + x)`. The rounding error of `1 + x`, divided by the sum, is added to the logarithm.
 pub(crate) fn log1p(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let sum = x + 1.0;
         let lost = (x - (sum - 1.0)) / sum;
         let log = sum.unary(Op::Log) + lost;
         let log = log.but(sum.unary(Op::Log), sum.eq(0.0) | x.unary(Op::IsInf));
-        // Where nothing is left of it.
+        // The sum retains nothing of a tiny `x`.
         log.but(x, x.abs().lt(1e-17))
     })
 }
 
-/// `2 atanh((m − 1) / (m + 1))`, the logarithm of a number from √½ to √2. With `f = m − 1` that is `f − f s + s R`, where `s R` is
-/// all but the first term of the series: so the first digits are those of `f`.
+/// Computes `2 atanh((m − 1) / (m + 1))`, the logarithm of a number from √½ to √2. With `f = m − 1`, the
+/// logarithm is `f − f s + s R`, where `s R` is the series without its first term. The first digits are
+/// therefore those of `f`.
 fn log_near_1(m: Term<'_>) -> Term<'_> {
     let f = m - 1.0;
     let s = f / (f + 2.0);
@@ -46,7 +47,7 @@ fn log_near_1(m: Term<'_>) -> Term<'_> {
     f - (half - s * (half + z * polynomial(z, &terms)))
 }
 
-/// The logarithms of zeros, infinity and what is negative.
+/// Returns the logarithm with the special cases of zeros, infinity, NaN and negative numbers.
 fn at_edges<'b>(x: Term<'b>, log: Term<'b>) -> Term<'b> {
     let log = log.but(f32::NEG_INFINITY, x.eq(0.0));
     let log = log.but(f32::NAN, x.lt(0.0) | x.unary(Op::IsNan));

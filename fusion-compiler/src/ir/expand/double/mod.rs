@@ -1,8 +1,10 @@
-//! Functions of `f64` for PTX, which has none, and `erf` and `erfc`, which Rust has not.
+//! Functions of `f64` for PTX, which has no instructions for them, and `erf` and `erfc`, which Rust lacks.
 //!
-//! Coefficients are fits made for this crate, rounded to `f64` one after another, the rest refitted.
-//! Invariant: a power of two is made of the bits of its exponent, and no exponent here is beyond those of normal numbers;
-//! `fma` is rounded once, as it is in PTX.
+//! Coefficients are fits made for this crate. Each coefficient is rounded to `f64` in order, and the rest is
+//! refitted.
+//!
+//! Invariant: a power of two is built from the bits of its exponent, and no such exponent is beyond those of
+//! normal numbers. `fma` is rounded once, as it is in PTX.
 
 mod arc;
 mod error;
@@ -30,16 +32,16 @@ use super::term::Term;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::ops::Op;
 
-/// What exponents are greater by in the bits of an `f64`, and where those bits are in its high word.
+/// Exponent bias of an `f64`, and the position of the exponent in the high word.
 const BIAS: i32 = 1023;
 const EXPONENT: i32 = 20;
 
-/// `x = 2ᵉ m` with `m` from √½ to √2, for a positive finite `x`.
+/// Splits positive finite `x = 2ᵉ m` with `m` from √½ to √2.
 fn parts(x: Term<'_>) -> (Term<'_>, Term<'_>) {
     let tiny = x.lt(f32::MIN_POSITIVE);
     let raised = x.but(x * 2.0_f32.powi(100) * 2.0_f32.powi(100), tiny);
     let exponent = (raised.unary(Op::High).bitcast(DType::I32) >> EXPONENT) - BIAS;
-    // Half of what makes it one: of the largest, that would be subnormal.
+    // The scale is applied in two factors, because it would be subnormal for the largest `x`.
     let m = raised * power(-exponent + 1) * 0.5;
     let above = m.gt(std::f32::consts::SQRT_2);
     let e = exponent.to_double();
@@ -47,18 +49,18 @@ fn parts(x: Term<'_>) -> (Term<'_>, Term<'_>) {
     (e.but(e + 1.0, above), m.but(m * 0.5, above))
 }
 
-/// `x · 2ᵏ` for `|k|` below 2000, by two steps, of which the last rounds.
+/// Computes `x · 2ᵏ` for `|k|` below 2000, in two steps. Only the last step rounds.
 fn scaled<'b>(x: Term<'b>, k: Term<'b>) -> Term<'b> {
     let first = (k * 0.5).unary(Op::Round);
     x * power(first.to_int()) * power((k - first).to_int())
 }
 
-/// `2ᵏ` for an `i32` from −1022 to 1023.
+/// Computes `2ᵏ` for an `i32` from −1022 to 1023.
 fn power(k: Term<'_>) -> Term<'_> {
     ((k + BIAS) << EXPONENT).bitcast(DType::U32).unary(Op::OfHigh)
 }
 
-/// `size ≥ 0` with the sign of `x`; zeros and NaN are themselves.
+/// Returns `size ≥ 0` with the sign of `x`. Zeros and NaN are unchanged.
 fn signed<'b>(size: Term<'b>, x: Term<'b>) -> Term<'b> {
     size.but(-size, x.lt(0.0)).but(x, x.eq(0.0))
 }
@@ -77,7 +79,7 @@ fn number(like: Term<'_>, x: f64) -> Term<'_> {
     like.constant(Const::Float(x))
 }
 
-/// Whether the sign is that of −1, of zeros and NaN, too.
+/// Tests the sign bit, of zeros and NaN, too.
 fn negative(x: Term<'_>) -> Term<'_> {
     x.unary(Op::High).bitcast(DType::I32).lt(0)
 }

@@ -12,7 +12,8 @@ const TWO_LOG2_E: [f64; 2] = [2.0 * std::f64::consts::LOG2_E, 4.071_054_748_186_
 const THIRD: [f64; 2] = [1.0 / 3.0, 1.850_371_707_708_594e-17];
 const FIFTH: [f64; 2] = [0.2, -1.110_223_024_625_156_6e-17];
 
-/// `(atanh s / s − 1 − s²/3 − s⁴/5) / s⁶` in `s²`, on |s| ≤ 0.172: error, relative to the arctangent, 2⁻⁷²·⁷.
+/// Coefficients of `(atanh s / s − 1 − s²/3 − s⁴/5) / s⁶` in `s²` on |s| ≤ 0.172. The error relative to
+/// `atanh s` is 2⁻⁷²·⁷.
 const ATANH: [f64; 7] = [
     0.142_857_142_857_167_14,
     0.111_111_111_099_595_22,
@@ -23,10 +24,10 @@ const ATANH: [f64; 7] = [
     0.059_583_814_164_036_47,
 ];
 
-/// A greater exponent gives 0, 1 or infinity for every base, as this one does.
+/// Bound of exponents. A greater exponent gives 0, 1 or infinity for every base, and so does the bound.
 const LARGEST_EXPONENT: f32 = 18_446_744_073_709_551_616.0;
 
-/// `xʸ`, with the special cases of C.
+/// Computes `xʸ`, with the special cases of C.
 pub(crate) fn pow(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| {
         let size = x.abs();
@@ -46,7 +47,7 @@ fn is_whole(y: Term<'_>) -> Term<'_> {
     y.unary(Op::Round).eq(y)
 }
 
-/// `xʸ` for finite `x > 0`.
+/// Computes `xʸ` for finite `x > 0`.
 fn power_of_positive<'b>(x: Term<'b>, y: Term<'b>) -> Term<'b> {
     let y = clamped(y, LARGEST_EXPONENT);
     let log = log2_in_two_parts(x);
@@ -57,7 +58,8 @@ fn power_of_positive<'b>(x: Term<'b>, y: Term<'b>) -> Term<'b> {
     scaled(expm1_small(rest * number(x, std::f64::consts::LN_2)) + 1.0, count)
 }
 
-/// `log₂ x = e + 2 atanh(s) / ln 2` with `s = (m − 1) / (m + 1)`. Of the series of `atanh s` three terms are in two parts.
+/// Computes `log₂ x = e + 2 atanh(s) / ln 2` with `s = (m − 1) / (m + 1)`. Three terms of the series of
+/// `atanh s` are in two parts.
 fn log2_in_two_parts(x: Term<'_>) -> Pair<'_> {
     let (e, m) = parts(x);
     let (numerator, denominator) = (m - 1.0, m + 1.0);

@@ -1,10 +1,13 @@
-//! Taking quarter turns off an angle of any size, after Payne and Hanek, "Radian reduction for trigonometric
-//! functions" (SIGNUM Newsletter 18, 1983).
+//! Argument reduction of an angle of any size by quarter turns, after Payne and Hanek, "Radian reduction for
+//! trigonometric functions" (SIGNUM Newsletter 18, 1983).
 //!
-//! An angle is `x · 2⁴⁸ⁱ` with `x` from 1 to 2⁴⁸. Bits of 2/π that give multiples of four quarter turns do not matter, so `x` is
-//! multiplied by five digits of 48 bits from there on. No `f64` is nearer to a quarter turn than 2⁻⁶¹ of one, and what these
-//! leave out is less than 2⁻¹³⁸ of one: this holds for every finite `f64`.
-//! Invariant: until what is left is put together, no product or sum loses more than 2⁻¹³⁸ of a quarter turn.
+//! An angle is `x · 2⁴⁸ⁱ` with `x` from 1 to 2⁴⁸. Bits of 2/π that contribute multiples of four quarter turns
+//! do not matter. The next five digits of 48 bits are multiplied by `x`. No `f64` is nearer to a multiple of
+//! a quarter turn than 2⁻⁶¹ quarter turns. The omitted digits contribute less than 2⁻¹³⁸ quarter turns. Both
+//! bounds apply to every finite `f64`.
+//!
+//! Invariant: until the reduced angle is assembled, no product or sum loses more than 2⁻¹³⁸ of a quarter
+//! turn.
 
 use super::super::term::Term;
 use super::pair::Pair;
@@ -12,7 +15,7 @@ use super::{BIAS, EXPONENT, number, power};
 use crate::ir::dtype::DType;
 use crate::ir::ops::Op;
 
-/// 2/π in digits of 48 bits; the last bit of the first is 2⁶.
+/// 2/π in digits of 48 bits. The last bit of the first digit is 2⁶.
 #[rustfmt::skip]
 const TWO_OVER_PI: [u64; 26] = [
     0x0000_0000_0000, 0x028b_e60d_b939, 0x1054_a7f0_9d5f, 0x47d4_d377_036d, 0x8a56_64f1_0e41, 0x07f9_458e_af7a,
@@ -24,17 +27,19 @@ const TWO_OVER_PI: [u64; 26] = [
 const DIGIT: i32 = 48;
 const FIRST_BIT: i32 = 6;
 
-/// π/2.
+/// π/2 in two parts.
 const QUARTER: [f64; 2] = [std::f64::consts::FRAC_PI_2, 6.123_233_995_736_766e-17];
 
-/// An angle `rest` of about half a quarter turn at most, and how many of these were taken off to get there.
+/// A reduced angle `rest` of about half a quarter turn at most, and the number of quarter turns that were
+/// subtracted.
 pub(super) struct Turn<'b> {
-    /// An `i32`, of which the lowest two bits count.
+    /// Number of quarter turns as an `i32`, of which only the lowest two bits matter.
     pub(super) quarters: Term<'b>,
     pub(super) rest: Pair<'b>,
 }
 
-/// Takes quarter turns off `size ≥ 0`. Angles below half of one stay what they are, infinities give NaN.
+/// Subtracts quarter turns from `size ≥ 0`. Angles below half a quarter turn are unchanged. Infinities give
+/// NaN.
 pub(super) fn reduce(size: Term<'_>) -> Turn<'_> {
     let exponent = size.but(1.0, size.lt(1.0)).unary(Op::High) >> EXPONENT;
     let place = (exponent - BIAS).binary(Op::IntDiv, DIGIT);
@@ -45,7 +50,7 @@ pub(super) fn reduce(size: Term<'_>) -> Turn<'_> {
         product
     });
 
-    // The first two parts have no bits below 2⁻⁴⁷, and a sum of at most 4: that is exact.
+    // The first two parts have no bits below 2⁻⁴⁷ and a sum of at most 4, so that sum is exact.
     let first = within_a_turn(a.high) + within_a_turn(a.low);
     let (turns, lost) = sum(&[first, within_a_turn(b.high), c.high, b.low]);
     let quarters = turns.unary(Op::Round);
@@ -61,7 +66,7 @@ pub(super) fn reduce(size: Term<'_>) -> Turn<'_> {
     }
 }
 
-/// Five digits from one of them on.
+/// Returns five digits of 2/π, starting at a place.
 fn window<'b>(like: Term<'b>, place: Term<'b>) -> [Term<'b>; 5] {
     let mut digits: Vec<Term<'b>> = TWO_OVER_PI.iter().map(|&digit| number(like, digit as f64)).collect();
     for step in [16, 8, 4, 2, 1] {
@@ -74,12 +79,12 @@ fn window<'b>(like: Term<'b>, place: Term<'b>) -> [Term<'b>; 5] {
     [0, 1, 2, 3, 4].map(|i| digits[i])
 }
 
-/// The nearest to 0 that is whole turns from `quarters`.
+/// Returns the number nearest to 0 that differs from `quarters` by whole turns.
 fn within_a_turn(quarters: Term<'_>) -> Term<'_> {
     (quarters * 0.25).unary(Op::Round).fma(-4.0, quarters)
 }
 
-/// A sum and, exactly, what its roundings lost.
+/// Computes a sum and the exact errors of its roundings.
 fn sum<'b>(terms: &[Term<'b>]) -> (Term<'b>, Vec<Term<'b>>) {
     let mut lost = Vec::new();
     let add = |sum: Term<'b>, &term: &Term<'b>| {

@@ -1,20 +1,20 @@
-//! The exact remainder of a division of `f64`, as long division with signed digits of 50 bits.
+//! The exact remainder of a division of `f64`, by long division with signed digits of 50 bits.
 //!
-//! Invariant: every digit is the nearest one, but for the error of a product, so that what is left is at most about half
-//! of the divisor, and a number of 53 bits.
+//! Invariant: every digit is the nearest one up to the error of a product. A partial remainder is therefore
+//! at most about half of the divisor, and a number of 53 bits.
 
 use super::super::term::{Operand as _, Term, binary};
 use super::{parts, power, scaled, signed};
 use crate::ir::kernel::{Builder, Value};
 use crate::ir::ops::Op;
 
-/// The bits of a digit.
+/// Number of bits of a digit.
 const DIGIT: i32 = 50;
 
-/// The digits behind the first of the largest quotient, `2²⁰⁹⁸`.
+/// Number of digits after the first one of the largest quotient, `2²⁰⁹⁸`.
 const DIGITS: i32 = 41;
 
-/// `x − trunc(x / y) y`, exactly, with the sign of `x`.
+/// Computes `x − trunc(x / y) y` exactly, with the sign of `x`.
 pub(crate) fn rem(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| {
         let (dividend, divisor) = (x.abs(), y.abs());
@@ -25,8 +25,8 @@ pub(crate) fn rem(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// The remainder of finite `x ≥ y > 0`, without their powers of two: what a digit leaves is moved up by the next one, so nothing
-/// overflows and no divisor is subnormal.
+/// Computes the remainder of finite `x ≥ y > 0` on their significands. Each digit scales the remainder of the
+/// previous one up, so nothing overflows and no divisor is subnormal.
 fn remainder<'b>(x: Term<'b>, y: Term<'b>) -> Term<'b> {
     let ((x_exponent, x), (y_exponent, y)) = (parts(x), parts(y));
     let bits = (x_exponent - y_exponent).to_int();

@@ -7,14 +7,16 @@ use crate::ir::dtype::DType;
 use crate::ir::kernel::{Builder, Value};
 use crate::ir::ops::Op;
 
-/// As for `f32`, of the high words: a third of that of `x`, taken off this, makes `x^(−1/3)` to 3.4 %.
+/// First approximation of `x^(−1/3)`, as for `f32`: this constant minus a third of the high word of `x`. The
+/// relative error is 3.4 %.
 const INVERSE_CBRT: i32 = 0x553e_f12b;
 
-/// `∛x`: two steps towards `y = x^(−1/3)`, then one of Newton towards `t³ = x` from `t = x y²`, whose cube is taken in two parts.
+/// Computes `∛x` by two iterations towards `y = x^(−1/3)`, then one Newton step towards `t³ = x` from
+/// `t = x y²`. The step computes the cube in two parts.
 pub(crate) fn cbrt(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let size = x.abs();
-        // Of the smallest, what is missed would be subnormal.
+        // The residual of the smallest numbers would be subnormal.
         let tiny = size.lt(f32::MIN_POSITIVE);
         let a = size.but(size * 2.0f32.powi(120), tiny);
         let third = a.unary(Op::High).binary(Op::IntDiv, 3).bitcast(DType::I32);

@@ -6,7 +6,7 @@ use super::range_reduction::{Turn, reduce};
 use super::{number, polynomial, signed};
 use crate::ir::kernel::{Builder, Value};
 
-/// `(sin r − r) / r³` in `r²`, on |r| ≤ π/4: relative error of the sine 2⁻⁵⁷·⁹.
+/// Coefficients of `(sin r − r) / r³` in `r²` on |r| ≤ π/4, with relative error of the sine 2⁻⁵⁷·⁹.
 const SIN: [f64; 6] = [
     -0.166_666_666_666_666_3,
     0.008_333_333_333_321_917,
@@ -16,7 +16,7 @@ const SIN: [f64; 6] = [
     1.589_593_980_958_367e-10,
 ];
 
-/// `(cos r − 1 + r²/2) / r⁴` in `r²`, on |r| ≤ π/4: relative error of the cosine 2⁻⁶³·⁸.
+/// Coefficients of `(cos r − 1 + r²/2) / r⁴` in `r²` on |r| ≤ π/4, with relative error of the cosine 2⁻⁶³·⁸.
 const COS: [f64; 6] = [
     0.041_666_666_666_666_59,
     -0.001_388_888_888_887_234_4,
@@ -26,17 +26,17 @@ const COS: [f64; 6] = [
     -1.135_795_461_607_566_4e-11,
 ];
 
-/// Sine.
+/// Computes the sine.
 pub(crate) fn sin(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| signed(sine_of(reduce(x.abs()), 0), x))
 }
 
-/// Cosine, the sine a quarter turn later.
+/// Computes the cosine, the sine a quarter turn later.
 pub(crate) fn cos(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| sine_of(reduce(x.abs()), 1))
 }
 
-/// Tangent, as the quotient of sine and cosine in two parts.
+/// Computes the tangent as the quotient of sine and cosine in two parts.
 pub(crate) fn tan(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let turn = reduce(x.abs());
@@ -51,7 +51,7 @@ pub(crate) fn tan(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// The sine of an angle, some quarter turns later.
+/// Computes the sine of an angle plus `later` quarter turns.
 fn sine_of(turn: Turn<'_>, later: i32) -> Term<'_> {
     let quarters = turn.quarters + later;
     let [sin, cos] = sine_and_cosine(turn).map(|x| x.high + x.low);
@@ -59,12 +59,13 @@ fn sine_of(turn: Turn<'_>, later: i32) -> Term<'_> {
     size.but(-size, has(quarters, 2))
 }
 
-/// Whether a number of quarter turns has this bit.
+/// Tests a bit of the number of quarter turns.
 fn has(quarters: Term<'_>, bit: i32) -> Term<'_> {
     (quarters & bit).ne(0)
 }
 
-/// The sine and cosine of what is left of an angle, `r + low`. Their low parts are more than a rounding takes off.
+/// Computes the sine and cosine of a reduced angle `r + low`. The low parts of the results exceed rounding
+/// errors.
 fn sine_and_cosine(turn: Turn<'_>) -> [Pair<'_>; 2] {
     let Pair { high: r, low } = turn.rest;
     let square = r * r;
