@@ -1,5 +1,7 @@
-//! What a call costs beside the work: small tensors, into a tensor that is there. On wgpu also the time that the calling thread
-//! computes, which is what encoding takes: a software adapter computes beside it, on the same cores.
+//! The overhead of a call: small tensors, with the result in an existing tensor.
+//!
+//! On wgpu, the benchmark also measures the CPU time of the calling thread, which is the cost of encoding. A
+//! software adapter computes at the same time, on the same cores.
 
 use std::time::{Duration, Instant};
 
@@ -34,7 +36,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The time by this clock until a call returns; on a GPU that is before its work is done, which is waited for after all of them.
+/// Measures the time until a call returns, by this clock. On a GPU the work ends later, and the wait for it
+/// is not measured.
 fn calls(criterion: &mut Criterion, name: &str, device: &Device, clock: impl Fn() -> Duration) -> Result<()> {
     let mut group = criterion.benchmark_group(name);
     let mut failed = Ok(());

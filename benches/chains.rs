@@ -1,7 +1,8 @@
-//! Chains of operations, fused and not, beside the copy bandwidth of the same device: `cargo bench`.
+//! Chains of operations, fused and unfused, compared with the copy bandwidth of the same device:
+//! `cargo bench`.
 //!
-//! All that is compared is measured in turns, so that what else the machine does falls on all alike. The table at the
-//! end gives medians over the turns; criterion's own figures come first.
+//! All candidates are measured in alternation, so that other load on the machine affects all alike. The table
+//! at the end has medians over the rounds, after criterion's own results.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -26,15 +27,15 @@ fuse! {
     pub(crate) fn twelve_unfused(x: f32[N], y: f32[N]) -> f32[N] { six_of(six_of(x, y), y) }
 }
 
-/// The form that writes into a tensor.
+/// The variant of a function that writes into an existing tensor.
 type Into = fn(&mut Tensor<f32>, &Tensor<f32>, &Tensor<f32>) -> Result<()>;
 
-/// A chain both ways.
+/// A chain in both forms.
 struct Chain {
     ops: usize,
     fused: Into,
     unfused: Into,
-    /// Tensors read and written by all kernels without fusion; fused it is two read and one written.
+    /// Number of tensors that all unfused kernels read and write. The fused kernel reads two and writes one.
     moved_unfused: usize,
     report: fn() -> Report,
 }
@@ -83,7 +84,7 @@ impl Bench {
         (tensors * self.elements * size_of::<f32>()) as u64
     }
 
-    /// The time until a call is done.
+    /// Measures the time until the work of a call is done.
     fn time(&mut self, call: Into) -> Result<Duration> {
         self.device.synchronize()?;
         let start = Instant::now();
@@ -93,7 +94,7 @@ impl Bench {
     }
 }
 
-/// A plain copy by all threads, nothing of ours in it.
+/// A plain copy by all threads, without Fusion.
 struct Memcpy {
     from: Vec<f32>,
     to: Vec<f32>,
@@ -115,7 +116,7 @@ impl Memcpy {
 }
 
 fn main() -> Result<()> {
-    // `cargo test --benches` only asks whether everything runs.
+    // `cargo test --benches` only tests that everything runs.
     let measuring = std::env::args().any(|arg| arg == "--bench");
     let size = |elements: usize| if measuring { elements } else { 1 << 12 };
     let mut benches = vec![Bench::new(Device::cpu(), "CPU", size(1 << 24))?];
@@ -138,7 +139,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Fused, unfused and plain Rust give the same, and the chains have as many operations as they say.
+/// Checks that fused, unfused and plain Rust agree, and that the chains have the stated number of operations.
 fn agree(benches: &mut [Bench]) -> Result<()> {
     for bench in benches {
         let (x, y) = (bench.x.to_vec()?, bench.y.to_vec()?);
@@ -165,7 +166,7 @@ fn agree(benches: &mut [Bench]) -> Result<()> {
     Ok(())
 }
 
-/// Criterion's figures, one call after the other.
+/// Runs criterion's measurements, one function after the other.
 fn measure(criterion: &mut Criterion, bench: &mut Bench) -> Result<()> {
     let mut failed = Ok(());
     let mut group = criterion.benchmark_group(bench.kind);
@@ -189,16 +190,16 @@ fn measure(criterion: &mut Criterion, bench: &mut Bench) -> Result<()> {
     failed
 }
 
-/// What one turn took.
+/// Times of one round.
 struct Turn {
     copy: Duration,
-    /// On the CPU only.
+    /// Time of a plain copy, on the CPU only.
     memcpy: Option<Duration>,
-    /// Fused and unfused, by chain.
+    /// Times of the fused and the unfused form, by chain.
     chains: Vec<(Duration, Duration)>,
 }
 
-/// Measures everything in turns and prints the ratios.
+/// Measures all candidates in alternation and prints the ratios.
 fn table(bench: &mut Bench, turns: usize) -> Result<()> {
     let mut memcpy = (bench.kind == "CPU").then(|| Memcpy::new(bench.elements));
     let mut turn = || -> Result<Turn> {
@@ -207,7 +208,7 @@ fn table(bench: &mut Bench, turns: usize) -> Result<()> {
         let both = |chain: &Chain| Ok((bench.time(chain.fused)?, bench.time(chain.unfused)?));
         Ok(Turn { copy, memcpy, chains: CHAINS.iter().map(both).collect::<Result<_>>()? })
     };
-    // The first turn warms caches and the pool.
+    // The first round warms caches and the pool.
     turn()?;
     let turns: Vec<Turn> = (0..turns).map(|_| turn()).collect::<Result<_>>()?;
     let rate = |moved: usize, time: Duration| bench.bytes(moved) as f64 / time.as_nanos() as f64;
@@ -243,7 +244,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// The median, where all values are there.
+/// Returns the median if all values exist.
 fn median_of(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     Some(median(values.collect::<Option<Vec<f64>>>()?.into_iter()))
 }

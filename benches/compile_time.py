@@ -1,11 +1,13 @@
-"""What Fusion adds to the compile time of a crate with 100 kernels.
+"""Measures the share of Fusion in the compile time of a crate with 100 kernels.
 
 python benches/compile_time.py        # prints a table, and writes it to benches/results/compile_time.md
 
-The crate is made in the target folder and depends on this one by path. What it depends on is built before anything is
-timed, with the default features; each figure is the least of a few builds. Expansion is timed twice: by
-`benches/expansion.rs`, outside of rustc, and as what rustc says of its time to expand a crate of ten kernels, which has a
-macro built as users build it, hands each token over, and reads what comes out.
+The script makes the crate in the target folder, with a path dependency on this project. Dependencies are built before
+the measurement, with the default features. Each figure is the minimum of a few builds.
+
+Expansion is measured twice. `benches/expansion.rs` measures it outside of rustc. rustc reports its time to expand a
+crate of ten kernels. The second uses a macro that is built like a user's, and includes the transfer of tokens and the
+parsing of the output.
 """
 
 import datetime
@@ -24,14 +26,14 @@ CRATE = TARGET / "crate"
 RESULT = ROOT / "benches" / "results" / "compile_time.md"
 VARIANTS = 10
 BUILDS = 3
-# As `benches/expansion.rs` calls them.
+# Names of the feature sets in the output of `benches/expansion.rs`.
 FEATURES = ("default", "ptx")
-# What a user adds to Cargo.toml.
+# Profile that a user adds to Cargo.toml.
 OPTIMISED = "[profile.dev.build-override]\nopt-level = 3\n"
-# What the README asks for, for the crate alone: the same dependencies serve all rows.
+# Profile that the README suggests, for the crate alone: the same dependencies serve all rows.
 FAST_LOOPS = '[profile.dev]\nopt-level = 1\n[profile.dev.package."*"]\nopt-level = 0\n'
 
-# Each is ten functions: @ is a number from 0, % one that is not 0.
+# Templates of ten functions each: @ is a number from 0, % a nonzero number.
 TEMPLATES = {
     "gate": "pub fn gate_@(a: f32[N], b: f32[N], c: f32[N]) -> f32[N] { relu(a + % * b) * c }",
     "chain": """pub fn chain_@(x: f32[N], y: f32[N]) -> f32[N] {
@@ -61,19 +63,19 @@ def kernel(template, number, factor):
 
 
 def write(template, factors):
-    """The module of a template, a `fuse!` for each function."""
+    """Returns the module of a template, with a `fuse!` for each function."""
     blocks = (f"fuse! {{\n{kernel(template, i, factor)}\n}}\n" for i, factor in enumerate(factors))
     (CRATE / "src" / f"{template}.rs").write_text("use fusion::prelude::*;\n\n" + "\n".join(blocks))
 
 
 def make(profile, templates):
-    """The crate with these modules, of which the others are left out."""
+    """Makes the crate with these modules only."""
     (CRATE / "src").mkdir(parents=True, exist_ok=True)
     (CRATE / "Cargo.toml").write_text(
         '[package]\nname = "kernels"\nedition = "2024"\n\n[workspace]\n\n'
         f'[dependencies]\nfusion = {{ path = "{ROOT}" }}\n\n{profile}'
     )
-    # The same versions as here, so that nothing has to be found out.
+    # The lock file of this project gives the same versions without a resolution.
     (CRATE / "Cargo.lock").write_text((ROOT / "Cargo.lock").read_text())
     (CRATE / "src" / "lib.rs").write_text("".join(f"pub mod {name};\n" for name in templates))
     for template in templates:
@@ -81,10 +83,11 @@ def make(profile, templates):
 
 
 def cargo(*arguments, folder=CRATE):
-    """Runs cargo as a user's shell would, and gives its output and seconds."""
+    """Runs cargo in a user's environment, and returns its output and seconds."""
     mine = ("CARGO_INCREMENTAL", "RUSTFLAGS", "CARGO_PROFILE_DEV_DEBUG")
     environment = {key: value for key, value in os.environ.items() if key not in mine}
-    # Users' builds find no `.cargo/config.toml` of this repository. A stable rustc tells its times for this crate only.
+    # Users' builds do not read this project's `.cargo/config.toml`. RUSTC_BOOTSTRAP makes a stable rustc
+    # report times of this crate.
     environment |= {"FUSION_VERIFY": "0", "RUSTC_BOOTSTRAP": "kernels"}
     environment["CARGO_TARGET_DIR"] = str(TARGET if folder == CRATE else TARGET.parent)
     start = time.perf_counter()
@@ -96,7 +99,7 @@ def cargo(*arguments, folder=CRATE):
 
 
 def clean(command):
-    """Seconds of `cargo check` or `cargo build` from nothing but what the crate depends on."""
+    """Returns the seconds of `cargo check` or `cargo build` of the crate, with built dependencies."""
     cargo(command)
     return min(timed_clean(command) for _ in range(BUILDS))
 
@@ -107,7 +110,7 @@ def timed_clean(command):
 
 
 def edit(command):
-    """Seconds after a change to one kernel."""
+    """Returns the seconds of a build after a change to one kernel."""
     cargo(command)
     seconds = []
     for build in range(BUILDS):
@@ -118,7 +121,7 @@ def edit(command):
 
 
 def expansions():
-    """Milliseconds and bytes of each kernel, by its template."""
+    """Returns the milliseconds and bytes of each kernel, by template."""
     built, _ = cargo("bench", "--bench", "expansion", "--no-run", folder=ROOT)
     program = re.search(r"\((\S*expansion-[0-9a-f]+)\)", built).group(1)
     sources = TARGET / "sources"
@@ -136,7 +139,7 @@ def expansions():
 
 
 def expansion_in_rustc(templates):
-    """Milliseconds of rustc for the macros of a crate of ten kernels of each template."""
+    """Returns rustc's milliseconds for the macros of a crate with ten kernels of each template."""
     make(OPTIMISED, templates)
     cargo("check")
     seconds = []
@@ -148,13 +151,13 @@ def expansion_in_rustc(templates):
 
 
 def expansions_in_rustc():
-    """Milliseconds of a kernel, by its template."""
+    """Returns the milliseconds of a kernel, by template."""
     empty = expansion_in_rustc([])
     return {template: (expansion_in_rustc([template]) - empty) / VARIANTS for template in TEMPLATES}
 
 
 def builds():
-    """Rows of the second table: what was built, seconds, and the goal."""
+    """Returns rows of the second table: the build, its seconds, and the goal."""
     make(OPTIMISED, [])
     empty = {command: clean(command) for command in ("check", "build")}
     make(OPTIMISED, TEMPLATES)

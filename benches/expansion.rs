@@ -1,7 +1,7 @@
-//! What `fuse!` costs before rustc sees its output: the time to expand each function of the files that are named, and the
-//! length of what it becomes, for the default features and with PTX.
+//! The cost of `fuse!` before rustc sees its output: expansion time and output length per function.
 //!
-//! `benches/compile_time.py` runs this on a hundred functions; a line of JSON for each.
+//! The arguments name files with one function each. The benchmark measures the default features, and these
+//! with PTX. `benches/compile_time.py` runs it on a hundred functions and reads a line of JSON for each.
 
 use std::time::Instant;
 
@@ -9,10 +9,10 @@ use fusion_compiler::check::{Source, front_end};
 use fusion_compiler::ir::plan::Target;
 use proc_macro2::{Ident, Span, TokenStream};
 
-/// The least of so many runs: what else the machine does only adds to it.
+/// Number of runs, the fastest of which counts: other load on the machine only adds time.
 const RUNS: usize = 20;
 
-/// Of the default features.
+/// Targets of the default features.
 const DEFAULT: [Target; 2] = [Target::Wgsl, Target::Cpu];
 
 fn main() {
@@ -31,7 +31,7 @@ fn main() {
     }
 }
 
-/// Milliseconds.
+/// Returns the milliseconds of one expansion.
 fn expand(tokens: &TokenStream, targets: &[Target]) -> f64 {
     let (runtime, tokens) = (runtime(), tokens.clone());
     let start = Instant::now();
@@ -41,12 +41,12 @@ fn expand(tokens: &TokenStream, targets: &[Target]) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// What the output calls the crate of the runtime.
+/// Returns the name of the runtime crate in the output.
 fn runtime() -> Ident {
     Ident::new("fusion", Span::call_site())
 }
 
-/// That of the one function, which has no mistakes.
+/// Returns the name of the only function, which has no mistakes.
 fn name(tokens: TokenStream) -> String {
     match front_end(tokens) {
         Ok(Source::Items(functions, _)) => functions[0].signature.name.to_string(),

@@ -1,8 +1,8 @@
-"""The functions of `functions.rs` by `torch.compile`, interleaved with `cargo bench --bench functions`, each on one thread.
+"""Compares the functions of `functions.rs` with `torch.compile`, in alternation, each on one thread.
 
-python benches/functions.py [rounds]        # wants torch; prints microseconds for 65,536 elements of f32, and ratios
+python benches/functions.py [rounds]        # needs torch; prints microseconds for 65,536 elements of f32, and ratios
 
-The medians of rounds are compared, and a ratio above 1 says that Fusion takes less time.
+The script compares medians over the rounds. A ratio above 1 means that Fusion takes less time.
 """
 
 import os
@@ -25,7 +25,7 @@ FUNCTIONS = {
 
 
 def binary():
-    """The benchmark, built."""
+    """Builds the benchmark and returns its path."""
     built = subprocess.run(
         ["cargo", "bench", "--bench", "functions", "--no-run"], capture_output=True, text=True, check=True
     )
@@ -33,7 +33,7 @@ def binary():
 
 
 def ours(program, name):
-    """Microseconds of a call, the median that criterion gives."""
+    """Returns the microseconds of a call of Fusion, the median of criterion."""
     options = ["--bench", f"f32/{name}", "--warm-up-time", "0.1", "--measurement-time", "0.3", "--sample-size", "20"]
     environment = {**os.environ, "RAYON_NUM_THREADS": "1"}
     text = subprocess.run([program, *options], capture_output=True, text=True, check=True, env=environment).stdout
@@ -42,7 +42,7 @@ def ours(program, name):
 
 
 def theirs(compiled, x):
-    """Microseconds of a call."""
+    """Returns the microseconds of a call of torch."""
     times = []
     end = time.perf_counter() + 0.4
     while time.perf_counter() < end:

@@ -1,6 +1,6 @@
-//! Functions that are approximated by polynomials, over elements that stay in the cache, in `f32` and in 16 bits.
+//! Functions approximated by polynomials, on elements that stay in the cache, in `f32` and in 16 bits.
 //!
-//! `benches/functions.py` runs this between runs of the same functions by `torch.compile`.
+//! `benches/functions.py` runs this benchmark in alternation with the same functions by `torch.compile`.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ fuse! {
     pub(crate) fn copied<T>(x: T[N]) -> T[N] { x }
 }
 
-/// A quarter of a megabyte each.
+/// Number of elements: a quarter of a megabyte in `f32`.
 const ELEMENTS: usize = 1 << 16;
 
-/// A function that writes into a tensor.
+/// A function that writes into an existing tensor.
 type Into<T> = fn(&mut Tensor<T>, &Tensor<T>) -> Result<()>;
 
 fn main() -> Result<()> {
@@ -35,7 +35,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Each function of this type of elements.
+/// Measures every function for this element type.
 fn of<T: Float>(criterion: &mut Criterion, convert: impl Fn(f32) -> T) -> Result<()> {
     let functions: [(&str, Into<T>); 5] = [
         ("exp", exp_of::into),
@@ -44,7 +44,7 @@ fn of<T: Float>(criterion: &mut Criterion, convert: impl Fn(f32) -> T) -> Result
         ("erf", erf_of::into),
         ("copy", copied::into),
     ];
-    // From −4 to 4.
+    // The elements are from −4 to 4.
     let x = (0..ELEMENTS).map(|i| convert((i * 7919 % ELEMENTS) as f32 / ELEMENTS as f32 * 8.0 - 4.0));
     let x = Tensor::from_vec(&Device::cpu(), x.collect(), [ELEMENTS])?;
     let mut out = x.reshape([ELEMENTS])?;

@@ -1,8 +1,11 @@
-//! Kernels on an NVIDIA GPU beside the copy bandwidth of the same run: `cargo bench --features cuda --bench gpu`, or
-//! `tests/gpu.sh` for a machine without Rust. Names, or parts of them, limit what is measured.
+//! Kernels on an NVIDIA GPU, compared with the copy bandwidth of the same run.
 //!
-//! Times are by events of the stream. Each kernel is measured in turns with two copies, the driver's and our own kernel,
-//! of as many elements; shares are medians over the turns. What fits in the L2 cache is measured there, copies too.
+//! `cargo bench --features cuda --bench gpu` runs the benchmark, `tests/gpu.sh` does on a machine without
+//! Rust. Arguments select kernels whose names contain them.
+//!
+//! Times come from events of the stream. Each kernel alternates with two copies of as many elements, one by
+//! the driver and one by a kernel of Fusion. Shares are medians over the rounds. Tensors that fit in the L2
+//! cache are measured there, and so are their copies.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -53,13 +56,13 @@ fuse! {
 /// A kernel with its arguments.
 struct Work {
     name: String,
-    /// Bytes that it has to read and write.
+    /// Number of bytes that the kernel must read and write.
     bytes: u64,
     call: Box<dyn Call>,
 }
 
 impl Work {
-    /// Work on a result of this shape.
+    /// Makes work with a result of this shape.
     fn new<T: Number>(
         name: impl Into<String>,
         bytes: Option<u64>,
@@ -77,11 +80,11 @@ impl Work {
     }
 }
 
-/// What can be called, and what it has written.
+/// A function call and its result.
 trait Call {
     fn run(&mut self) -> Result<()>;
     fn result(&self) -> Result<Vec<f32>>;
-    /// How far results may be apart, of numbers no larger than one; relative to larger ones.
+    /// Returns the maximum difference of results, absolute up to 1 and relative above.
     fn tolerance(&self) -> f32;
 }
 
@@ -105,10 +108,10 @@ impl<T: Number, F: FnMut(&mut Tensor<T>) -> Result<()>> Call for Written<T, F> {
     }
 }
 
-/// What tensors have.
+/// An element type of the benchmark.
 trait Number: Element {
     const TOLERANCE: f32;
-    /// Writes numbers in -2..2 that repeat late.
+    /// Writes numbers in -2..2 with a long period.
     fn number(x: &mut Tensor<Self>, seed: i32) -> Result<()>;
     fn wide(self) -> f32;
 }
@@ -126,7 +129,7 @@ impl Number for f32 {
 }
 
 impl Number for f16 {
-    // Two roundings that fall to different sides.
+    // The tolerance covers two roundings to different sides.
     const TOLERANCE: f32 = 1e-3;
 
     fn number(x: &mut Tensor<f16>, seed: i32) -> Result<()> {
@@ -138,11 +141,11 @@ impl Number for f16 {
     }
 }
 
-/// Makes a kernel's arguments, of about as many elements …
+/// A function that makes a kernel's arguments, with about this many elements.
 type Make = fn(&Device, usize) -> Result<Work>;
-/// … or of so many rows of so many …
+/// A function that makes a kernel's arguments, with this number of rows and this row length.
 type MakeRows = fn(&Device, [usize; 2]) -> Result<Work>;
-/// … or as either of them.
+/// Either of the two, for a number of elements.
 type MakeAny = Box<dyn Fn(&Device, usize) -> Result<Work>>;
 
 /// Kernels by name.
@@ -209,7 +212,7 @@ const FLAT: [(&str, Make); 10] = [
     }),
 ];
 
-/// The same of rows of some lengths: those that are whole vectors, then others.
+/// Kernels on rows, with row lengths: first multiples of the vector length, then others.
 const ROWS: [(&str, MakeRows, &[usize]); 9] = [
     ("softmax", softmax_rows, &LENGTHS),
     ("layer_norm", layer_norm_rows, &LENGTHS),
@@ -231,7 +234,7 @@ const HALVES: [usize; 21] = [
 ];
 const FEWER: [usize; 11] = [128, 512, 768, 1024, 1536, 2048, 4096, 8192, 16_384, 32_768, 65_536];
 
-/// All of them, the copy first.
+/// Returns all kernels, the copy first.
 fn works() -> Vec<(String, MakeAny)> {
     let flat = FLAT.into_iter().map(|(name, make)| (name.to_string(), Box::new(make) as MakeAny));
     let of_rows = |make: MakeRows, len: usize| -> MakeAny {
@@ -315,13 +318,13 @@ fn sum_of_rows(device: &Device, [rows, len]: [usize; 2]) -> Result<Work> {
     Work::new(format!("sums of {len}"), bytes, device, rows, move |out| row_sums::into(out, &x))
 }
 
-/// About as many elements in rows, near to a square.
+/// Returns the extents of a matrix that is nearly square and has about this many elements.
 fn matrix(elements: usize) -> [usize; 2] {
     let rows = 1 << (elements.ilog2() / 2);
     [rows, elements / rows]
 }
 
-/// Numbers in -2..2 that repeat late, made on the device.
+/// Returns numbers in -2..2 with a long period, computed on the device.
 fn numbers<T: Number>(device: &Device, seed: i32, shape: impl Into<Shape>) -> Result<Tensor<T>> {
     let shape = shape.into();
     let elements = shape.count().unwrap_or_else(|| unreachable!("benches have sizes that fit"));
@@ -330,7 +333,7 @@ fn numbers<T: Number>(device: &Device, seed: i32, shape: impl Into<Shape>) -> Re
     line.reshape(shape)
 }
 
-// The driver is linked by the runtime.
+// The runtime links the driver.
 unsafe extern "C" {
     fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> i32;
     fn cuMemFree_v2(address: u64) -> i32;
@@ -338,7 +341,7 @@ unsafe extern "C" {
     fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: *mut c_void) -> i32;
 }
 
-/// Memory that the driver copies, nothing of ours in it.
+/// A copy by the driver, without Fusion.
 struct DriverCopy {
     device: Device,
     from: u64,
@@ -349,11 +352,11 @@ struct DriverCopy {
 impl DriverCopy {
     fn new(device: &Device, elements: usize) -> Result<DriverCopy> {
         let mut copy = DriverCopy { device: device.clone(), from: 0, to: 0, elements };
-        // The device's context is current while it measures.
+        // The device's context is current during a measurement.
         device.time(|| {
             let bytes = elements * size_of::<f32>();
             for place in [&mut copy.from, &mut copy.to] {
-                // SAFETY: the place is ours, and the memory as long as is written.
+                // SAFETY: the pointer refers to a field of `copy`, and the memory has `elements` elements.
                 let code = unsafe {
                     match cuMemAlloc_v2(place, bytes) {
                         0 => cuMemsetD32_v2(*place, 1.5f32.to_bits(), elements),
@@ -381,11 +384,12 @@ impl DriverCopy {
         (2 * self.elements * size_of::<f32>()) as u64
     }
 
-    /// On the default stream, which waits for the device's, as that waits for it.
+    /// Copies on the default stream. The default stream and the device's stream wait for each other.
     fn run(&self, times: u32) -> Result<()> {
         (0..times).try_for_each(|_| {
             let bytes = self.elements * size_of::<f32>();
-            // SAFETY: both are alive and so long; the context is current, as this runs while the device measures.
+            // SAFETY: both allocations are alive and have `bytes` bytes. The context is current during a
+            // measurement.
             let code = unsafe { cuMemcpyDtoDAsync_v2(self.to, self.from, bytes, std::ptr::null_mut()) };
             told(&self.device, "cuMemcpyDtoDAsync", code)
         })
@@ -396,7 +400,7 @@ impl Drop for DriverCopy {
     fn drop(&mut self) {
         let freed = self.device.time(|| {
             [self.from, self.to].into_iter().filter(|&address| address != 0).try_for_each(|address| {
-                // SAFETY: allocated by `new`, and no copy is under way after a measurement.
+                // SAFETY: `new` allocated the memory, and no copy is in progress after a measurement.
                 told(&self.device, "cuMemFree", unsafe { cuMemFree_v2(address) })
             })
         });
@@ -415,7 +419,7 @@ fn told(device: &Device, call: &'static str, code: i32) -> Result<()> {
 
 fn main() -> Result<()> {
     let device = Device::cuda(0)?;
-    // `cargo test --benches` only asks whether everything runs, and simulated times say nothing.
+    // `cargo test --benches` only tests that everything runs. Times of the simulator mean nothing.
     let is_real = !device.name().starts_with("CUDA simulator");
     let measuring = is_real && std::env::args().any(|arg| arg == "--bench");
     let (sizes, turns, calls_max) = if measuring { (vec![20, 23, 26], 25, 20) } else { (vec![12], 1, 1) };
@@ -423,7 +427,7 @@ fn main() -> Result<()> {
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|wanted| name.contains(wanted));
     println!("{}: medians of {turns} turns, by events", device.name());
     if measuring {
-        // While nothing is compiled yet.
+        // No kernel is compiled yet.
         calls(&device)?;
     }
     let works = works();
@@ -444,7 +448,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The GPU computes what the CPU does.
+/// Checks that the GPU and the CPU compute the same.
 fn agree(make: &MakeAny, device: &Device) -> Result<()> {
     let [gpu, cpu] = [device, &Device::cpu()].map(|device| {
         let mut work = make(device, 3000)?;
@@ -484,7 +488,8 @@ impl fmt::Display for Row {
     }
 }
 
-/// What calls cost on the host: the first, with the driver's compiler in it, those of a queue, and one that is waited for.
+/// Measures the host cost of calls: of the first, which compiles, of a queue of calls, and of calls with a
+/// wait.
 fn calls(device: &Device) -> Result<()> {
     const QUEUE: u32 = 1000;
     let of = |x| Tensor::from_slice(device, &[x; 1024], 1024);
@@ -511,7 +516,7 @@ fn calls(device: &Device) -> Result<()> {
     Ok(())
 }
 
-/// What a call took, in the mean of a few at once, so that starting them hides behind running them.
+/// Returns the time of a call, averaged over several, so that running hides the cost of launching.
 fn timed(
     device: &Device,
     (bytes, calls_max): (u64, u32),
@@ -521,14 +526,15 @@ fn timed(
     device.time(|| run(times)).map(|time| time / times)
 }
 
-/// The rows of the driver's copy and of a kernel, in turns with that and with a kernel's copy, each of so many calls at most.
+/// Measures a kernel in alternation with both copies, in at most `calls_max` calls each. Returns the rows of
+/// the table.
 fn measure(
     (driver, kernel): &mut (DriverCopy, Work),
     work: Result<Work>,
     (turns, calls_max): (usize, u32),
 ) -> Result<[Row; 2]> {
     let (mut work, device, elements) = (work?, &driver.device, driver.elements);
-    // Seconds for a byte: of the driver's copy, our copy and the work itself.
+    // Seconds per byte of the driver's copy, of the kernel's copy, and of the work.
     let mut turn = || -> Result<[f64; 3]> {
         let of = |bytes: u64, time: Duration| time.as_secs_f64() / bytes as f64;
         Ok([
@@ -537,7 +543,7 @@ fn measure(
             of(work.bytes, timed(device, (work.bytes, calls_max), |times| work.run(times))?),
         ])
     };
-    // The first turn loads modules and fills the pool.
+    // The first round loads modules and fills the pool.
     turn()?;
     let turns: Vec<[f64; 3]> = (0..turns).map(|_| turn()).collect::<Result<_>>()?;
     let row = |name, bytes: u64, which: usize| Row {

@@ -1,9 +1,9 @@
-"""AdamW over the model of `optimizers.rs` by PyTorch, interleaved with `cargo bench --bench optimizers`.
+"""Compares AdamW on the model of `optimizers.rs` with PyTorch, in alternation with `cargo bench --bench optimizers`.
 
-python benches/optimizers.py [rounds [threads]]        # wants torch; prints milliseconds of a step, and ratios
+python benches/optimizers.py [rounds [threads]]        # needs torch; prints milliseconds of a step, and ratios
 
-The medians of rounds are compared; a ratio above 1 says that less time is taken than by the fused optimizer of PyTorch. "Same
-traffic" reads and writes what a step of f32 does and computes nothing: the share of its bandwidth that the step has is told.
+The script compares medians over the rounds. A ratio above 1 means less time than PyTorch's fused optimizer. "Same
+traffic" has the reads and writes of an f32 step without computation, and the step's share of its bandwidth is printed.
 """
 
 import os
@@ -23,7 +23,7 @@ OURS = (
 
 
 def shapes():
-    """Those of GPT-2 with this width."""
+    """Returns the shapes of GPT-2's parameters with this width."""
     linear = lambda n, m: [(n, m), (m,)]
     norm = [(WIDTH,), (WIDTH,)]
     layer = norm + linear(WIDTH, 3 * WIDTH) + linear(WIDTH, WIDTH)
@@ -32,7 +32,7 @@ def shapes():
 
 
 def binary():
-    """The benchmark, built."""
+    """Builds the benchmark and returns its path."""
     built = subprocess.run(
         ["cargo", "bench", "--bench", "optimizers", "--no-run"], capture_output=True, text=True, check=True
     )
@@ -40,7 +40,7 @@ def binary():
 
 
 def ours(program, threads):
-    """Milliseconds of a step in each way, the medians that criterion gives."""
+    """Returns the milliseconds of a step of each candidate, the medians of criterion."""
     options = ["--bench", "--warm-up-time", "0.3", "--measurement-time", "1", "--sample-size", "10"]
     environment = {**os.environ, "RAYON_NUM_THREADS": str(threads)}
     text = subprocess.run([program, *options], capture_output=True, text=True, check=True, env=environment).stdout
@@ -49,7 +49,7 @@ def ours(program, threads):
 
 
 def theirs(optimizer):
-    """Milliseconds of a step."""
+    """Returns the milliseconds of a step of PyTorch."""
     times = []
     for _ in range(12):
         start = time.perf_counter()
@@ -59,7 +59,7 @@ def theirs(optimizer):
 
 
 def torch_optimizer(**options):
-    """One over parameters of its own, with gradients."""
+    """Makes an optimizer for parameters of its own, with gradients."""
     params = [torch.full(shape, 0.1, requires_grad=True) for shape in shapes()]
     for param in params:
         param.grad = torch.full_like(param, 0.1)

@@ -1,8 +1,8 @@
-//! A step of AdamW over a model of GPT-2's proportions, 148 tensors of 25 million parameters: in one launch, with state in
-//! fewer bits, with a copy in 16 bits, by a launch for each operation, and by a loop of `rayon` written by hand; and what the
-//! same reads and writes take where there is nothing to compute.
+//! A step of AdamW on a model with GPT-2's proportions: 148 tensors with 25 million parameters.
 //!
-//! `benches/optimizers.py` runs this between steps of `torch.optim.AdamW`.
+//! The variants are one launch, state in fewer bits, a copy in 16 bits, a launch per operation, and a
+//! handwritten loop with `rayon`. Another variant has the same memory traffic without computation.
+//! `benches/optimizers.py` runs this benchmark in alternation with steps of `torch.optim.AdamW`.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fuse! {
 }
 
 fuse! {
-    /// Reads and writes what a step does.
+    /// Has the memory traffic of a step.
     pub(crate) fn same_traffic(p: &mut f32[N], m: &mut f32[N], v: &mut f32[N], g: f32[N]) {
         p += g;
         m += g;
@@ -31,7 +31,7 @@ fuse! {
     }
 }
 
-/// Shapes of GPT-2 with a width of 272.
+/// Returns the shapes of GPT-2 with a width of 272.
 fn shapes() -> Vec<Shape> {
     let (width, layers) = (272, 12);
     let [matrix, vector] = [|n: usize, m: usize| Shape::from([n, m]), |n: usize, _| Shape::from([n])];
@@ -111,7 +111,7 @@ fn main() -> Result<()> {
     failed
 }
 
-/// What one would write without us: a pass over chunks, of which the compiler makes vectors.
+/// A step as written without Fusion: a pass over chunks, which the compiler vectorises.
 fn by_hand(p: &mut [f32], m: &mut [f32], v: &mut [f32], g: &[f32]) {
     const CHUNK: usize = 1 << 16;
     let (lr, c1, c2) = (1e-3f32, 0.1f32, 0.001f32);

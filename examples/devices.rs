@@ -1,4 +1,4 @@
-//! Which devices this machine has, and which one `Device::best()` takes.
+//! Prints the devices of this machine, and the choice of `Device::best()`.
 
 use fusion::Device;
 

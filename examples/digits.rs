@@ -1,6 +1,8 @@
-//! Trains a classifier of two layers on handwritten digits: forward and backward in fused kernels, AdamW in one launch a step.
+//! Trains a classifier of two layers on handwritten digits.
 //!
-//! `cargo run --release --example digits -- digits.svg [cpu|wgpu|cuda]` draws the loss and the confusion matrix.
+//! Forward and backward pass are fused kernels, and AdamW is one launch per step.
+//! `cargo run --release --example digits -- digits.svg [cpu|wgpu|cuda]` draws the loss and the confusion
+//! matrix.
 
 use std::error::Error;
 use std::fs::File;
@@ -40,7 +42,7 @@ const CLASSES: usize = 10;
 const EPOCHS: usize = 40;
 const BATCH: usize = 128;
 
-/// Images, 0 to 1, and the digits that they show.
+/// Images with values from 0 to 1, and the digits that they show.
 #[derive(Default)]
 struct Digits {
     pixels: Vec<f32>,
@@ -75,7 +77,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// All but each fifth of the images of the file, and those.
+/// Reads the training images and the held-out images. Every fifth image of the file is held out.
 fn read(path: &Path) -> Result<(Digits, Digits), Box<dyn Error>> {
     let mut text = String::new();
     flate2::read::GzDecoder::new(File::open(path)?).read_to_string(&mut text)?;
@@ -91,14 +93,14 @@ fn read(path: &Path) -> Result<(Digits, Digits), Box<dyn Error>> {
     Ok((training, held_out))
 }
 
-/// The parameters, and the loss of each epoch.
+/// Returns the parameters, and the loss of each epoch.
 fn train(device: &Device, digits: &Digits) -> Result<(Arena, Vec<f32>), Box<dyn Error>> {
     let mut random = 1u32;
     let mut uniform = |size: f32| {
         random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         ((random >> 8) as f32 / (1 << 23) as f32 - 1.0) * size
     };
-    // He et al. 2015.
+    // The range is that of He et al. 2015.
     let mut weights = |n: usize, m: usize| {
         let size = (6.0 / n as f32).sqrt();
         Tensor::from_vec(device, (0..n * m).map(|_| uniform(size)).collect(), [n, m])
@@ -141,7 +143,7 @@ fn train(device: &Device, digits: &Digits) -> Result<(Arena, Vec<f32>), Box<dyn 
     Ok((params, losses))
 }
 
-/// The loss by epoch on the left, on the right how often which digit was taken for which.
+/// Draws the loss by epoch, and the confusion matrix.
 fn draw(path: &str, losses: &[f32], confusion: &[[usize; CLASSES]; CLASSES]) -> Result<(), Box<dyn Error>> {
     let area = SVGBackend::new(path, (1000, 480)).into_drawing_area();
     area.fill(&WHITE)?;

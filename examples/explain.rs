@@ -1,6 +1,7 @@
-//! What was fused: the reports of a layer norm, a cross-entropy and a batch norm, as formulas and with numbers.
+//! Prints the fusion reports of a layer norm, a cross-entropy and a batch norm, as formulas and with numbers.
 //!
-//! `cargo run --release --example explain -- folder` also writes them there as pictures and for Graphviz.
+//! `cargo run --release --example explain -- folder` also writes them to a folder as pictures and for
+//! Graphviz.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ fuse! {
     /// The loss of each sample of a batch, over a vocabulary.
     pub fn loss(logits: f32[B, V], target: i32[B]) -> f32[B] { cross_entropy(logits, V, target) }
 
-    /// Ioffe and Szegedy 2015: statistics of the batch, which lie across what is written, so they are a kernel before.
+    /// Ioffe and Szegedy 2015: batch statistics reduce across rows of the output, in a kernel of their own.
     pub fn batch_norm(x: f32[N, C, H, W], eps: f32) -> f32[N, C, H, W] {
         let mu = mean(x, (N, H, W));
         let var = mean(square(x - mu), (N, H, W));
@@ -35,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     explain("batch_norm", batch_norm::report(), &[("N", 32), ("C", 64), ("H", 56), ("W", 56)], folder)
 }
 
-/// Shows a report as formulas, then for these extents, and writes the latter to files.
+/// Prints a report as formulas and for these extents. Writes the second to files.
 fn explain(
     name: &str,
     report: Report,

@@ -1,6 +1,6 @@
-//! `relu(a + b) * c` over 16M elements, fused and not, on the best device there is.
+//! Runs `relu(a + b) * c` over 16M elements, fused and unfused, on the best device.
 //!
-//! `cargo run --release --example quickstart`, or with `-- 1000000` over as many elements.
+//! The command is `cargo run --release --example quickstart`. `-- 1000000` sets the number of elements.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ fuse! {
         relu(a + b) * c
     }
 
-    /// The same, each operation a kernel of its own.
+    /// The same function, with a kernel per operation.
     #[fuse(off)]
     pub fn gate_unfused(a: f32[N], b: f32[N], c: f32[N]) -> f32[N] {
         relu(a + b) * c
@@ -52,7 +52,7 @@ fn main() -> Result<ExitCode> {
     }
 }
 
-/// The median time of a call, after one to warm up.
+/// Returns the median time of a call, after one call to warm up.
 fn median(device: &Device, mut call: impl FnMut() -> Result<()>) -> Result<Duration> {
     let mut times = Vec::new();
     for _ in 0..8 {
@@ -66,7 +66,7 @@ fn median(device: &Device, mut call: impl FnMut() -> Result<()>) -> Result<Durat
     Ok(times[times.len() / 2])
 }
 
-/// Quarters of both signs, whose sums and products `f32` holds exactly.
+/// Returns quarters of both signs, whose sums and products are exact in `f32`.
 fn wave(n: usize, step: usize) -> Vec<f32> {
     (0..n).map(|i| ((i * step) % 401) as f32 / 4.0 - 50.0).collect()
 }

@@ -10,8 +10,8 @@ use std::time::Instant;
 use fusion::prelude::*;
 
 fuse! {
-    /// An sRGB photograph, 0 to 1, as a film would show it. `gain` is the white balance, `luma` the weight of each
-    /// channel in a grey; `exposure` is in stops, `saturation` 1 for none.
+    /// Develops an sRGB photograph, 0 to 1, like a film. `gain` is the white balance, `luma` the weight of
+    /// each channel in a grey. `exposure` is in stops. A `saturation` of 1 changes nothing.
     pub fn develop(
         photo: f32[H, W, C = 3],
         gain: f32[C],
@@ -68,7 +68,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     write(&output, shape, &developed.to_vec()?)
 }
 
-/// The channels of an 8-bit RGB or RGBA picture, 0 to 1, without its transparency.
+/// Reads the channels of an 8-bit RGB or RGBA picture, from 0 to 1, without transparency.
 fn read(path: &str) -> std::result::Result<([usize; 3], Vec<f32>), Box<dyn Error>> {
     let mut reader = png::Decoder::new(BufReader::new(File::open(path)?)).read_info()?;
     let size = reader.output_buffer_size().ok_or("the picture is too large")?;

@@ -1,4 +1,4 @@
-//! Tells the crate the optimisation level it is built with, which no `cfg` does.
+//! Passes the optimisation level of the build to the crate, which no `cfg` provides.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

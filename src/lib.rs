@@ -40,7 +40,7 @@ pub mod prelude {
     };
 }
 
-/// The program in the README, compiled as a doctest.
+/// The program of the README, compiled as a doctest.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

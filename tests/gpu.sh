@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# The device suites and the GPU benches as programs for a machine with an NVIDIA GPU and its driver, but without Rust.
+# Builds the device suites and the GPU benches as programs for a machine with an NVIDIA GPU, but without Rust.
 #
-#   tests/gpu.sh build OUT        puts them into OUT, a new folder or one made by this, with a `run.sh`; copy it there,
-#                                 and say `bash OUT/run.sh`
-#   tests/gpu.sh run [NAME...]    builds and runs them here, or those named: on this machine's GPU, else the simulated one
+#   tests/gpu.sh build OUT        puts them into OUT, a new folder or one that this script made, with a
+#                                 `run.sh`; copy the folder to the machine and run `bash OUT/run.sh`
+#   tests/gpu.sh run [NAME...]    builds and runs all programs, or the named ones, on this machine's GPU
+#                                 if it has one, else on the simulated GPU
 #
-# Without wgpu, which would be most of each program. For x86-64 Linux with a C library no older than this machine's;
-# `libcuda.so.1` is that machine's, and nothing of the simulator goes along. FUSION_PROFILE names a profile of cargo
-# other than `release`.
+# The programs leave wgpu out, which would be most of their size. The programs run on x86-64 Linux with a C
+# library no older than this machine's, and use the `libcuda.so.1` of their machine instead of the simulator.
+# FUSION_PROFILE names a profile of cargo other than `release`.
 
 set -euo pipefail
 readonly caller=$PWD
@@ -15,9 +16,10 @@ cd "$(dirname "$0")/.."
 readonly limit=$((64 << 20))
 profile=${FUSION_PROFILE:-release}
 
-# What runs kernels on devices: profile, packages, and programs as cargo names them. Packages are built together, as
-# tests/run.sh does: each alone would have libraries of its own. The thousands of random functions take minutes to compile
-# without optimisation, and far longer with it.
+# The suites that run kernels on devices: profile, packages, and programs by their names in cargo.
+#
+# Packages are built together, like in tests/run.sh, since each alone would build its own libraries. The
+# corpus of random functions uses the profile `test`, since it compiles far longer with optimisation.
 readonly featured=fusion,fusion-runtime,fusion-examples
 suites=(
     "$profile $featured --test language --test optimizers --test rows --test columns --test ops --test programs --test hygiene --bench gpu --bench compare --test execute --test properties --test tensor"
@@ -45,11 +47,11 @@ build() {
     mkdir -p "$out/bin"
     rm -f "$out"/bin/* "$out/bin.tar.xz"
     cp tests/gpu-run.sh "$out/run.sh"
-    # What drives the bench beside other people's libraries, where there is a Python with them.
+    # The scripts run the bench against other libraries, if the machine has a Python with these libraries.
     mkdir -p "$out"/benches/{compare,ptx,results}
     cp benches/compare/{run,peers}.py "$out/benches/compare"
     cp benches/ptx/triton_kernels.py "$out/benches/ptx"
-    # To link with.
+    # Linking needs the simulator's library.
     source tests/cuda-sim/env.sh >/dev/null
     for suite in "${suites[@]}"; do
         read -r profile packages flags <<<"$suite"
@@ -61,7 +63,7 @@ build() {
     for program in "$out"/bin/*; do no_simulator "$program" || return; done
 }
 
-# Kernels are text, of which most goes away when packed.
+# Packs the programs: kernels are text, which compresses well.
 pack() {
     local out=$1 programs bytes
     [[ $out == /* ]] || out=$caller/$out
@@ -73,13 +75,13 @@ pack() {
     if ((bytes >= limit)); then echo "more than $((limit >> 20)) MiB" >&2 && return 1; fi
 }
 
-# Whether a folder is what `build` leaves: empty, or with our `run.sh`, whose first lines say so.
+# Succeeds if a folder is empty, or has a `run.sh` of this project, by its first lines.
 made_here() {
     [[ -d $1 ]] && { [[ -z $(ls -A "$1") ]] || [[ $(head -n 2 "$1/run.sh" 2>/dev/null) == "$(head -n 2 tests/gpu-run.sh)" ]]; }
 }
 
-# That the loader of another machine finds the driver by itself: no program says where to look, and where nobody else
-# does it is not the simulator that is found here.
+# Checks that the loader of another machine finds the driver by itself: the program names no library path, and
+# does not find the simulator here.
 no_simulator() {
     local found
     if readelf --dynamic "$1" | grep -E '\((RPATH|RUNPATH)\)'; then
@@ -96,7 +98,7 @@ run() {
     local out
     source tests/cuda-sim/env.sh
     out=$cuda_sim_target/gpu
-    # How much a kernel moves is read from the simulator's report.
+    # The traffic suite reads the simulator's report.
     if [[ :${LD_LIBRARY_PATH:-}: == *:"$CUDA_LIBRARY_PATH/run":* ]]; then
         suites+=("$profile $featured --test traffic")
     fi
@@ -105,7 +107,7 @@ run() {
     bash "$out/run.sh" "$@"
 }
 
-# Leaves of the suites the programs that are named: the others are not built.
+# Keeps only the named programs of the suites, so that the others are not built.
 choose() {
     local suite name words flag flags i chosen=()
     for suite in "${suites[@]}"; do
@@ -113,7 +115,7 @@ choose() {
         flags=()
         for ((i = 2; i < ${#words[@]}; i++)); do
             if [[ ${words[i]} == --lib ]]; then
-                # A package's own tests have its name, with `_`.
+                # The unit tests of a package have its name, with `_`.
                 name=${words[1]//-/_} flag=--lib
             else
                 name=${words[i + 1]} flag="${words[i]} $name" i=$((i + 1))
@@ -125,7 +127,7 @@ choose() {
     suites=("${chosen[@]:?no such program: $*}")
 }
 
-# Names and paths of the programs that cargo built, by its messages.
+# Prints the names and paths of the programs that cargo built, from its messages.
 programs() {
     python3 -c '
 import json, sys

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Every check of the project, from a machine that has only Rust: `bash tests/run.sh`. While developing, `bash tests/run.sh quick`
-# checks the format, lints, and runs unit tests and those of the language and its operations on the CPU.
+# Runs every check of the project on a machine that has only Rust: `bash tests/run.sh`.
 #
-# Installs a software Vulkan (Debian and Ubuntu, as root or through sudo) and NVIDIA's PTX assembler (into the
-# target folder), simulates an NVIDIA GPU where there is none, runs each step even after one has failed, and ends with
-# `N passed, N failed, N skipped`.
-# A device or tool that cannot be had is a failure.
+# `bash tests/run.sh quick`, for development, checks the format, lints, and runs the unit tests, and the tests
+# of the language and its operations on the CPU.
+#
+# The script installs a software Vulkan (Debian and Ubuntu, as root or through sudo) and NVIDIA's PTX
+# assembler (into the target folder). It simulates an NVIDIA GPU if the machine has none. Every step runs,
+# even after a failure. The last line is `N passed, N failed, N skipped`. A device or tool that is not
+# available is a failure.
 
 set -u -o pipefail
 cd "$(dirname "$0")/.." || exit 1
@@ -14,7 +16,7 @@ PATH=$PATH:/usr/sbin:/sbin
 target=$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd)
 logs=$target/logs
 tools=$target/tools
-# What is not the same with each set of features.
+# Packages that differ between sets of features.
 featured=(--package fusion --package fusion-runtime --package fusion-examples)
 passed=0 failed=0 skipped=0
 summary=()
@@ -29,19 +31,19 @@ main() {
 
 prepare() {
     mkdir -p "$logs"
-    # From nothing, what incremental builds keep costs more than it saves.
+    # In a fresh build, incremental compilation costs more than it saves.
     export CARGO_TARGET_DIR=$target CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0
-    # Optimising the parts of a crate together, too. As `lto = "off"` of a profile it would not be the same for macros in builds
-    # that check and in those that run, so that each would build the compiler for itself.
+    # Thin LTO between the codegen units of a crate costs more than it saves, too. `lto = "off"` in a profile
+    # would differ for macros between check and run builds, so each would build the compiler for itself.
     export RUSTFLAGS="${RUSTFLAGS:-} -Clto=off"
     export FUSION_REQUIRE_WGPU=1 FUSION_REQUIRE_PTXAS=1 FUSION_PTXAS=$tools/ptxas
     # A snapshot that differs is a failure, and no file is written.
     export INSTA_UPDATE=no
-    # To link with, which needs no device.
+    # Linking needs this library, but no device.
     export CUDA_LIBRARY_PATH=$target/cuda-sim
 }
 
-# The builds are those of `everything`, so that each warms the other.
+# The builds are those of `everything`, so that each run reuses the other's.
 quick() {
     prepare
     unset FUSION_REQUIRE_WGPU FUSION_REQUIRE_PTXAS FUSION_PTXAS
@@ -64,7 +66,8 @@ everything() {
     step "CUDA simulator" bash -c 'source tests/cuda-sim/env.sh'
 
     step "format" cargo fmt --all --check
-    # All features share their build with the documentation. Fewer are linted where features make a difference.
+    # All features share a build with the documentation. Other sets are linted for packages whose features
+    # matter.
     step "lint" cargo clippy --quiet --workspace --all-targets --features cuda -- -D warnings
     step "lint, default features" cargo clippy --quiet "${featured[@]}" -- -D warnings
     step "lint, no default features" cargo clippy --quiet "${featured[@]}" --no-default-features -- -D warnings
@@ -82,7 +85,8 @@ everything() {
     report
 }
 
-# step NAME COMMAND...: runs the command, shows and keeps its output, and counts its tests, or itself where it ran none.
+# step NAME COMMAND...: runs the command, prints and logs its output, and counts its tests, or itself if it
+# has none.
 step() {
     local name=$1 log started seconds code counts
     shift
@@ -94,14 +98,14 @@ step() {
     seconds=$((SECONDS - started))
     printf '    %d s, exit %d\n' "$seconds" "$code"
     read -r -a counts < <(count_tests "$log")
-    # A build that breaks, or a run that dies, has no failed test to show for it.
+    # A broken build, or a run that crashes, reports no failed test.
     if ((code != 0 && counts[1] == 0)); then counts[1]=1; fi
     if ((code == 0 && counts[0] + counts[1] + counts[2] == 0)); then counts[0]=1; fi
     passed=$((passed + counts[0])) failed=$((failed + counts[1])) skipped=$((skipped + counts[2]))
     summary+=("$(printf '%5d s  %5d passed %3d failed %3d skipped  %s' "$seconds" "${counts[@]}" "$name")")
 }
 
-# The sums of cargo's `test result:` lines: passed, failed, ignored.
+# Prints the sums of cargo's `test result:` lines: passed, failed, ignored.
 count_tests() {
     awk '/^test result:/ { for (i = 2; i <= NF; i++) {
              if ($i ~ /^passed/) p += $(i - 1)
@@ -143,12 +147,12 @@ has_pip() {
     python3 -m pip --version >/dev/null 2>&1
 }
 
-# The file that tells the Vulkan loader of Mesa's software renderer.
+# Prints the file that describes Mesa's software renderer to the Vulkan loader.
 software_vulkan() {
     find /usr/share/vulkan/icd.d /etc/vulkan/icd.d -name 'lvp_icd*.json' 2>/dev/null | head -n 1
 }
 
-# PyPI's wheel holds the program; no toolkit and no driver is needed.
+# Installs ptxas. PyPI's wheel contains the program, and needs neither a toolkit nor a driver.
 install_ptxas() {
     if [[ ! -x $FUSION_PTXAS ]]; then
         rm -rf "$tools/wheel"
@@ -162,12 +166,12 @@ install_ptxas() {
     "$FUSION_PTXAS" --version | tail -n 2
 }
 
-# has_device PATTERN: whether a file matches.
+# has_device PATTERN: succeeds if a file matches.
 has_device() {
     compgen -G "$1" >/dev/null
 }
 
-# A GPU, if there is one; else only the software renderer, whatever other drivers are installed.
+# Chooses the driver of a GPU, or only the software renderer if there is no GPU, regardless of other drivers.
 choose_vulkan_driver() {
     if has_device '/dev/dri/renderD*' || has_device '/dev/nvidia[0-9]*'; then
         printf '\nVulkan: a GPU is there and its driver is used\n'
@@ -178,43 +182,44 @@ choose_vulkan_driver() {
     fi
 }
 
-# All features and all devices in one build: on the machine's GPU or the simulated one, too. The simulator is tested as it was
-# built to run: in the build of everything its dependencies have more features, so it would be another, and built again by
-# whatever runs it next.
+# Runs all tests with all features and devices in one build, on the machine's GPU or the simulated one.
+#
+# The simulator is tested in the build that runs the other tests. In a build of the whole workspace its
+# dependencies would have more features, so the next user would build the simulator again.
 run_tests() {
     local code=0
     source tests/cuda-sim/env.sh || return
-    # Steps that run examples run these.
+    # Later steps run the examples of this build.
     rm -f "$target"/debug/examples/{devices,digits,explain,quickstart,tonemap}
     cargo test --quiet --package cuda-sim --no-fail-fast || code=$?
     cargo test --quiet --workspace --exclude cuda-sim --no-fail-fast --features cuda || code=$?
     return "$code"
 }
 
-# A command, where the loader finds the simulator.
+# Runs a command with the simulator in the loader's path.
 with_simulator() {
     source tests/cuda-sim/env.sh >/dev/null && "$@"
 }
 
-# Without the default features: features change the runtime alone, so its tests, and one of the macro's. There is no wgpu
-# device to require.
+# Runs tests without the default features, which only change the runtime: its tests, and one of the macro. No
+# wgpu device is required.
 run_tests_without_wgpu() {
     source tests/cuda-sim/env.sh && env -u FUSION_REQUIRE_WGPU \
         cargo test --quiet "${featured[@]}" --no-fail-fast --no-default-features --features cuda --lib --examples \
         --test execute --test properties --test shared --test tensor --test language
 }
 
-# example NAME ARGUMENT...: as the tests just built it, optimised and with cuda.
+# example NAME ARGUMENT...: runs an example from the test build, which is optimised and has cuda.
 example() {
     source tests/cuda-sim/env.sh >/dev/null && "$target/debug/examples/$1" "${@:2}"
 }
 
-# example, where CUDA has no device.
+# Runs an example without a CUDA device.
 example_without_cuda() {
     CUDA_SIM_DEVICES=0 CUDA_VISIBLE_DEVICES='' example "$@"
 }
 
-# The reports of three layers, and their pictures.
+# Checks the reports of the layers and their pictures.
 run_explain() {
     local folder=$target/explain
     rm -rf "$folder"
@@ -234,7 +239,7 @@ run_tonemap() {
     done
 }
 
-# Trained as far as its documentation says, and both pictures are there.
+# Checks that training reaches the documented accuracy, and that the file has both pictures.
 run_digits() {
     local result=$target/digits.svg said
     rm -f "$result"
@@ -244,14 +249,15 @@ run_digits() {
         grep -q 'confusion' "$result" && grep -q '<polyline' "$result"
 }
 
-# What a build writes on demand: graph, report and kernels of what it is for. Setting the variable expands anew what was
-# expanded without it.
+# Checks the files that a build writes on demand: graph, report, and kernels of its targets.
+#
+# Setting the variable expands code again that was expanded without it.
 dump_kernels() {
     local dump=$target/dump
     rm -rf "$dump"
     env -u FUSION_DUMP cargo check --quiet --examples || return
     FUSION_DUMP=$dump cargo check --quiet --example quickstart || return
-    # One `fuse!`, one folder.
+    # One `fuse!` has one folder.
     (cd "$dump"/quickstart/* && wc -c ./* && test -s gate.graph && test -s fuse_gate_0.rs &&
         grep -q '^Fusion: 3 → 1 kernels' gate.txt && grep -q '^digraph' gate.dot && grep -q '</svg>' gate.svg &&
         grep -q '@compute' fuse_gate_0*.wgsl && ! compgen -G '*.ptx')

@@ -1,17 +1,18 @@
-//! What an expert writes by hand: a fused loop for each workload, of which the compiler makes vectors for the processor that
-//! runs it, over chunks that threads share.
+//! Handwritten competitors: a fused loop per workload, vectorised for the processor at hand, on chunks that
+//! threads share.
 //!
-//! `around_caches` stores what is written without reading it first, by a tile that stays in the first cache.
+//! The `…_around` functions use non-temporal stores. `chunks_around` writes tiles that stay in the
+//! first-level cache.
 
 use rayon::prelude::*;
 
-/// Elements of a thread at a time.
+/// Number of elements that a thread takes at a time.
 pub(crate) const CHUNK: usize = 1 << 14;
 
-/// Elements of a tile.
+/// Number of elements of a tile.
 const TILE: usize = 1 << 11;
 
-/// Compiled for this processor's vectors, whatever the program is compiled for.
+/// Functions compiled for the vectors of the processor at hand, independent of the program's target.
 macro_rules! vectors {
     ($(fn $name:ident($($arg:ident: $ty:ty),*) $(-> $result:ty)? $body:block)*) => { $(
         pub(crate) fn $name($($arg: $ty),*) $(-> $result)? {
@@ -24,11 +25,11 @@ macro_rules! vectors {
                 #[target_feature(enable = "avx2,fma")]
                 fn narrow($($arg: $ty),*) $(-> $result)? { of($($arg),*) }
                 if is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512vl") {
-                    // SAFETY: processors with these have the other extensions too.
+                    // SAFETY: processors with these extensions have the other ones too.
                     return unsafe { wide($($arg),*) };
                 }
                 if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-                    // SAFETY: it was asked for both.
+                    // SAFETY: the processor reports both extensions.
                     return unsafe { narrow($($arg),*) };
                 }
             }
@@ -114,7 +115,7 @@ vectors! {
     }
 }
 
-/// Calls `f` with chunks of the result and where they start, on all threads.
+/// Calls `f` with chunks of the result and their start offsets, on all threads.
 pub(crate) fn chunks(out: &mut [f32], chunk: usize, f: impl Fn(&mut [f32], usize) + Sync) {
     if rayon::current_num_threads() == 1 || out.len() <= chunk {
         out.chunks_mut(chunk).enumerate().for_each(|(i, out)| f(out, i * chunk));
@@ -123,7 +124,7 @@ pub(crate) fn chunks(out: &mut [f32], chunk: usize, f: impl Fn(&mut [f32], usize
     }
 }
 
-/// The same, by tiles that are then stored around the caches.
+/// Calls `f` like `chunks`, on tiles that are then written with non-temporal stores.
 pub(crate) fn chunks_around(
     out: &mut [f32],
     chunk: usize,
@@ -141,11 +142,11 @@ pub(crate) fn chunks_around(
     });
 }
 
-/// Copies around the caches.
+/// Copies with non-temporal stores.
 fn store_around(out: &mut [f32], from: &[f32]) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx") {
-        // SAFETY: the processor has it.
+        // SAFETY: the processor reports AVX.
         return unsafe { store_lines(out, from) };
     }
     out.copy_from_slice(from);
@@ -159,18 +160,18 @@ fn store_lines(out: &mut [f32], from: &[f32]) {
     let end = start + (out.len() - start) / 8 * 8;
     out[..start].copy_from_slice(&from[..start]);
     for at in (start..end).step_by(8) {
-        // SAFETY: eight elements from here on are in both, and it is aligned.
+        // SAFETY: both slices have eight elements from `at` on, and the target is aligned.
         unsafe { _mm256_stream_ps(out.as_mut_ptr().add(at), _mm256_loadu_ps(from.as_ptr().add(at))) };
     }
     out[end..].copy_from_slice(&from[end..]);
     _mm_sfence();
 }
 
-/// `relu(a + b) * c`, each vector stored around the caches as it is made.
+/// Computes `relu(a + b) * c`, with a non-temporal store per vector.
 pub(crate) fn gate_around(out: &mut [f32], a: &[f32], b: &[f32], c: &[f32]) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx") {
-        // SAFETY: the processor has it.
+        // SAFETY: the processor reports AVX.
         return unsafe { gate_lines(out, a, b, c) };
     }
     gate(out, a, b, c);
@@ -188,7 +189,7 @@ fn gate_lines(out: &mut [f32], a: &[f32], b: &[f32], c: &[f32]) {
         gate(&mut out[rest.clone()], &a[rest.clone()], &b[rest.clone()], &c[rest]);
     }
     for at in (start..end).step_by(8) {
-        // SAFETY: eight elements from here on are in all, and it is aligned.
+        // SAFETY: all slices have eight elements from `at` on, and the target is aligned.
         unsafe {
             let [a, b, c] = [a, b, c].map(|x| _mm256_loadu_ps(x.as_ptr().add(at)));
             let open = _mm256_max_ps(_mm256_add_ps(a, b), _mm256_setzero_ps());
@@ -198,7 +199,7 @@ fn gate_lines(out: &mut [f32], a: &[f32], b: &[f32], c: &[f32]) {
     _mm_sfence();
 }
 
-/// With as many sums side by side as keep the adders busy.
+/// Sums with enough partial sums to keep the adders busy.
 #[inline(always)]
 fn sum(x: &[f32], f: impl Fn(f32) -> f32) -> f32 {
     let mut sums = [0f32; 64];
@@ -221,7 +222,7 @@ fn most(x: &[f32]) -> f32 {
     largest.iter().copied().fold(rest, f32::max)
 }
 
-/// Without branches: Taylor's series around the nearest multiple of ln 2.
+/// Computes the exponential without branches, by Taylor's series around the nearest multiple of ln 2.
 #[inline(always)]
 fn exp(x: f32) -> f32 {
     let x = x.clamp(-87.0, 88.0);
@@ -234,7 +235,7 @@ fn exp(x: f32) -> f32 {
     p * f32::from_bits((rounded.to_bits() << 23).wrapping_add(127 << 23))
 }
 
-/// Good to about 2⁻²² absolutely.
+/// Computes the hyperbolic tangent, with an absolute error of about 2⁻²².
 #[inline(always)]
 fn tanh(x: f32) -> f32 {
     1.0 - 2.0 / (exp(2.0 * x.clamp(-9.0, 9.0)) + 1.0)

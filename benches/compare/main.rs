@@ -1,8 +1,9 @@
-//! Our side of `run.py`: a workload by Fusion and by hand-written Rust, and the roofline of the same memory traffic.
+//! Fusion's side of `run.py`: a workload by Fusion and by handwritten Rust, and the roofline of the same
+//! memory traffic.
 //!
-//! `compare WORKLOAD SIZE DEVICE` says what it has, a line of JSON for each with the time of the first call, then an empty line. For
-//! each name that it reads it runs that for a while and prints the seconds of a call. `RAYON_NUM_THREADS` is how many threads
-//! all of it uses.
+//! `compare WORKLOAD SIZE DEVICE` prints a line of JSON with the time of the first call for each candidate,
+//! and then an empty line. For each name on its input, the program runs that candidate for a while and prints
+//! the seconds of a call. `RAYON_NUM_THREADS` sets the number of threads of all candidates.
 
 use std::io::stdin;
 use std::time::{Duration, Instant};
@@ -13,17 +14,17 @@ mod hand;
 mod roofline;
 mod workloads;
 
-/// One way to do a workload.
+/// A candidate: one way to compute a workload.
 struct Way {
     name: &'static str,
     call: Box<dyn FnMut()>,
-    /// Waits for what calls have started, where they only start it.
+    /// Waits for the work of calls that only start it.
     wait: Option<Box<dyn Fn()>>,
-    /// The sum of what it has computed, to compare with others', where there is such.
+    /// Returns the sum of the result, to compare it with other candidates, if there is a result.
     check: Option<Box<dyn Fn() -> f64>>,
 }
 
-/// How long a way runs each time.
+/// Duration of one measurement.
 const BURST: Duration = Duration::from_millis(60);
 
 fn main() -> Result<()> {
@@ -38,9 +39,9 @@ fn main() -> Result<()> {
         _ => (Device::cpu(), true),
     };
     let mut ways = workloads::ways(workload, size, &on)?;
-    // The others are the CPU's.
+    // The other candidates run on the CPU only.
     ways.retain(|way| is_cpu || way.name == "fusion");
-    // Who asks a GPU of NVIDIA's for something goes on at once, as others' libraries do there.
+    // Calls to an NVIDIA GPU are queued without waits, as other libraries do.
     let queue = device == "cuda";
     for way in &mut ways {
         let first = seconds(way, 1, queue);
@@ -55,14 +56,14 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Seconds of a call, of as many as fit.
+/// Returns the seconds of a call, averaged over as many calls as fit in `BURST`.
 fn burst(way: &mut Way, queue: bool) -> f64 {
     let once = seconds(way, 1, queue).max(1e-9);
     let calls = (BURST.as_secs_f64() / once).clamp(1.0, 1e6) as u32;
     seconds(way, calls, queue)
 }
 
-/// Each call is waited for, or all of a queue at once.
+/// Returns the seconds of a call. Each call is waited for, or all calls of a queue at once.
 fn seconds(way: &mut Way, calls: u32, queue: bool) -> f64 {
     let start = Instant::now();
     for i in 0..calls {

@@ -1,7 +1,7 @@
-"""The workloads by other people's libraries, for `run.py`: `python peers.py WORKLOAD SIZE THREADS DEVICE`.
+"""The workloads by other libraries, for `run.py`: `python peers.py WORKLOAD SIZE THREADS DEVICE`.
 
-Speaks as `main.rs` does: a line of JSON for each library with the time of its first call, an empty line, then the seconds
-of a call for each name that it reads.
+The protocol is that of `main.rs`: a line of JSON for each library with the time of its first call, an empty line,
+then the seconds of a call for each name on the input.
 """
 
 import json
@@ -17,13 +17,13 @@ RATE, FRESH1, FRESH2 = 1e-3, 0.1, 0.001
 
 
 def inputs(length, salt):
-    """Multiples of 2⁻¹⁴ from −2 to 2, as in `workloads.rs`."""
+    """Returns multiples of 2⁻¹⁴ from −2 to 2, like `workloads.rs`."""
     i = np.arange(length, dtype=np.int64)
     return ((i * 7919 + salt * 104729) % 65536).astype(np.float32) / np.float32(16384) - np.float32(2)
 
 
 def parameters(large):
-    """Lengths of the parameters of GPT-2 with this width."""
+    """Returns the lengths of the parameters of GPT-2 with this width."""
     width, words, context = (272, 50257, 1024) if large else (16, 512, 64)
     linear = lambda n, m: [n * m, m]
     layer = [width] * 2 + linear(width, 3 * width) + linear(width, width)
@@ -33,14 +33,14 @@ def parameters(large):
 
 ARGUMENTS = {"gate": 3, "chain": 2, "gelu": 1, "swiglu": 2, "sum_of_squares": 1}
 LINE = {"huge": 1 << 26, "large": 1 << 24, "small": 1 << 16}
-# How many of large rows there are, where it is not as many as make a line.
+# Number of rows of the large size, if their elements are not those of a line.
 LARGE_ROWS = {768: 8192, 1024: 4096, 50257: 32}
-# Vectors as long as a row, beside rows.
+# Number of vector arguments with the length of a row, in addition to the matrix.
 VECTORS = {"layer_norm": 2, "rms_norm": 1}
 
 
 def shape(workload, size):
-    """Of what a workload reads, and the name without a length of rows."""
+    """Returns the shape of a workload's input, and the name without the length of rows."""
     if workload in ARGUMENTS:
         return (LINE[size],), workload
     if workload == "cross_entropy":
@@ -62,7 +62,7 @@ def arguments(workload, size):
 
 
 def with_torch(workload, size, threads, device):
-    """By name, functions without arguments that give a tensor."""
+    """Returns functions without arguments that return a tensor, by name."""
     import torch
     import torch.nn.functional as of
 
@@ -100,7 +100,7 @@ def with_torch(workload, size, threads, device):
 
 
 def torch_copy(torch, moved):
-    """A copy that reads and writes so many bytes, by the driver."""
+    """Returns a copy by the driver that reads and writes this many bytes in total."""
     given = torch.full((moved // 8,), 1.5, device="cuda")
     out = torch.empty_like(given)
     return lambda: out.copy_(given)
@@ -123,7 +123,7 @@ def torch_adamw(torch, size, device):
         return call
 
     found = {"torch": of(False, foreach=True), "torch fused": of(False, fused=True)}
-    # 148 tensors take it minutes.
+    # torch.compile takes minutes for 148 tensors.
     if os.environ.get("COMPARE_SLOW"):
         found["torch.compile"] = of(True, foreach=True)
     if device == "cuda":
@@ -132,7 +132,7 @@ def torch_adamw(torch, size, device):
 
 
 def with_triton(workload, size, _, device):
-    """The kernels beside whose machine code ours is held, where there is one of the workload."""
+    """Returns the Triton kernel of the workload, if `triton_kernels.py` has one."""
     import torch
 
     sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "ptx"))

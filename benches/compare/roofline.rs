@@ -1,13 +1,13 @@
-//! What the machine's memory gives to a loop of as many reads and writes that computes next to nothing.
+//! The roofline: the memory bandwidth of loops with the same reads and writes, which compute next to nothing.
 //!
-//! Both kinds of stores: through the caches, which first read what is to be written, and around them.
+//! Stores are either plain, which read a cache line before they write it, or non-temporal.
 
 use rayon::prelude::*;
 
-/// Elements that a thread takes at a time: its streams stay in as many pages.
+/// Number of elements that a thread takes at a time. The streams of a thread then stay within few pages.
 const CHUNK: usize = 1 << 14;
 
-/// Adds up `reads` into what is written, or into each of three arrays, of which that is a part.
+/// Adds up `reads` into the written array, or adds one array to each of three.
 pub(crate) fn run(reads: &[Vec<f32>], writes: &mut [Vec<f32>], around_caches: bool) -> f32 {
     let len = reads[0].len();
     let part = len.div_ceil(rayon::current_num_threads()).next_multiple_of(CHUNK);
@@ -35,14 +35,14 @@ pub(crate) fn run(reads: &[Vec<f32>], writes: &mut [Vec<f32>], around_caches: bo
 fn stream(from: &[&[f32]], to: Vec<&mut [f32]>, around_caches: bool) -> f32 {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx") {
-        // SAFETY: the processor has what is enabled.
+        // SAFETY: the processor reports AVX.
         return unsafe { x86::stream(from, to, around_caches) };
     }
     let _ = around_caches;
     plain(from, to)
 }
 
-/// Where there are no vectors that we know of.
+/// The loop for processors without AVX.
 fn plain(from: &[&[f32]], mut to: Vec<&mut [f32]>) -> f32 {
     let mut total = 0.0;
     for i in 0..from[0].len() {
@@ -57,7 +57,7 @@ fn plain(from: &[&[f32]], mut to: Vec<&mut [f32]>) -> f32 {
 mod x86 {
     use std::arch::x86_64::*;
 
-    /// Vectors of eight elements; what is left over is not worth a measurement.
+    /// Runs vectors of eight elements. The rest is too short to matter.
     #[target_feature(enable = "avx")]
     pub(super) fn stream(from: &[&[f32]], to: Vec<&mut [f32]>, around_caches: bool) -> f32 {
         match (from, to.as_slice(), around_caches) {
@@ -74,16 +74,16 @@ mod x86 {
         }
     }
 
-    /// What an optimizer does: three arrays change by another.
+    /// Has the traffic of an optimizer: another array changes three arrays.
     #[target_feature(enable = "avx")]
     fn update<const AROUND: bool>(from: &[f32], mut to: Vec<&mut [f32]>) -> f32 {
         let len = from.len();
         let start = to[0].as_ptr().align_offset(32).min(len);
-        // All that are as large lie alike in their pages.
+        // Arrays of one length usually have the same alignment within their pages.
         let alike = to.iter().all(|to| to.as_ptr().align_offset(32) == start);
         let to: [*mut f32; 3] = std::array::from_fn(|i| to[i].as_mut_ptr());
         for at in (start..start + (len - start) / 8 * 8).step_by(8) {
-            // SAFETY: all are of this length, and `to` is aligned if that is asked for.
+            // SAFETY: all arrays have this length, and `to` is aligned for non-temporal stores.
             unsafe {
                 let change = _mm256_loadu_ps(from.as_ptr().add(at));
                 for to in to {
@@ -103,12 +103,12 @@ mod x86 {
         mut to: Vec<&mut [f32]>,
     ) -> f32 {
         let len = from[0].len();
-        // Stores around the caches want whole vectors.
+        // Non-temporal stores need aligned vectors.
         let start = to[0].as_ptr().align_offset(32).min(len);
         let to: [*mut f32; WRITES] = std::array::from_fn(|i| to[i].as_mut_ptr());
         let from: [*const f32; READS] = std::array::from_fn(|i| from[i].as_ptr());
         for at in (start..start + (len - start) / 8 * 8).step_by(8) {
-            // SAFETY: all are of this length, and `to` is aligned as far as there is one of them.
+            // SAFETY: all arrays have this length, and `to` is aligned if it has one array.
             unsafe {
                 let mut sum = _mm256_loadu_ps(from[0].add(at));
                 for other in &from[1..] {
@@ -123,7 +123,7 @@ mod x86 {
         0.0
     }
 
-    /// Four places at once, each with two sums of its own.
+    /// Reads four places at once, each with two partial sums.
     #[target_feature(enable = "avx")]
     fn read(from: &[f32]) -> f32 {
         let part = from.len() / 4 / 16 * 16;
@@ -131,13 +131,13 @@ mod x86 {
         for at in (0..part).step_by(16) {
             for (i, sum) in sums.iter_mut().enumerate() {
                 let at = i / 2 * part + at + i % 2 * 8;
-                // SAFETY: the last of four parts ends within the slice.
+                // SAFETY: the last of the four parts ends within the slice.
                 *sum = _mm256_add_ps(*sum, unsafe { _mm256_loadu_ps(from.as_ptr().add(at)) });
             }
         }
         let mut lanes = [0.0; 8];
         let total = sums.into_iter().fold(_mm256_setzero_ps(), |a, b| _mm256_add_ps(a, b));
-        // SAFETY: there is room for eight.
+        // SAFETY: the array has eight elements.
         unsafe { _mm256_storeu_ps(lanes.as_mut_ptr(), total) };
         lanes.iter().sum()
     }

@@ -1,15 +1,18 @@
-"""Fusion beside what else there is, all in turns on one machine.
+"""Compares Fusion with other libraries, in alternation on one machine.
 
 python benches/compare/run.py [--workloads gate,adamw] [--sizes large,small] [--threads 1,2] [--rounds 7] [--write]
 python benches/compare/run.py --device wgpu [...]
 python benches/compare/run.py --device cuda [--binary PROGRAM] [...]
 
-On the CPU it wants a Python with torch, jax, numexpr and matplotlib; a library that is missing is left out. On wgpu it runs
-Burn, of which the first build takes a quarter of an hour (benches/burn); threads are those of a software Vulkan. On a GPU
-of NVIDIA's it wants torch, and Triton if it is there; all start at once, as most of that is compiling. `--binary` is the
-bench where cargo is not, `--kernels` what benches/gpu.rs printed in the same run. Prints a table as it goes; `--write` puts it, and of the CPU a picture, into benches/results. The
-medians of rounds are compared: a ratio above 1 says that Fusion takes less time than the best of the others. The time of
-the first call is a cold start: nothing compiled is kept.
+The CPU comparison uses a Python with torch, jax, numexpr and matplotlib, and skips missing libraries. The wgpu
+comparison runs Burn (benches/burn), whose first build is slow. Its threads are those of a software Vulkan. The CUDA
+comparison uses torch, and Triton if it is installed. Its processes start at once, since they mostly compile.
+
+`--binary` is the compiled bench on a machine without cargo. `--kernels` is the output of benches/gpu.rs in the same
+run. The script prints a table row by row. `--write` writes the table, and a picture for the CPU, to benches/results.
+
+The script compares medians over the rounds. A ratio above 1 means that Fusion takes less time than the best of the
+others. The time of the first call is a cold start, without any cached code.
 """
 
 import argparse
@@ -50,7 +53,7 @@ WORKLOADS = {
     "sum_8": "sum, rows of 8, of known length",
     "adamw": "AdamW, 148 tensors",
 }
-# Its optimizers take models, not tensors; short rows are for processors.
+# Burn's optimizers take models instead of tensors. Short rows are workloads for the CPU.
 NOT_BURN = ("softmax_64", "layer_norm_64", "sum_8", "adamw")
 LENGTHS = (128, 1024, 4096, 16384, 65536)
 ON_CUDA = {
@@ -61,13 +64,13 @@ ON_CUDA = {
     **{name: WORKLOADS[name] for name in ("cross_entropy", "sum_of_squares", "sum_8", "adamw")},
 }  # fmt: skip
 TITLES = WORKLOADS | ON_CUDA
-# Workloads, sizes and threads of each device; on CUDA it is not the processor's threads that do the work.
+# Workloads, sizes and numbers of threads of each device. The threads do not matter on CUDA.
 DEVICES = {
     "cpu": (WORKLOADS, "large,small", "1,2"),
     "wgpu": ([name for name in WORKLOADS if name not in NOT_BURN], "large,small", "1,2"),
     "cuda": (ON_CUDA, "huge,small", "0"),
 }
-# Processes that prepare themselves side by side.
+# Number of processes that prepare themselves at the same time.
 ABREAST = 12
 BEYOND = ("roofline", "roofline_nt")
 COLUMNS = [
@@ -78,22 +81,24 @@ LIBRARIES = ["torch", "jax", "numexpr"]
 SIZES = ("huge", "large", "small")
 
 
-# Of Linux's prctl: the signal that a process gets when its parent ends.
+# Linux's prctl for the signal that a process gets when its parent ends.
 PR_SET_PDEATHSIG = 1
 
 
 class Worker:
-    """A process that runs what it is told to, when it is told to, and stands still between: threads of some libraries look for
-    work all the time, and Burn's took a tenth of a core from whom they were compared with."""
+    """A process that measures a candidate on request and is stopped in between.
+
+    Threads of some libraries poll for work all the time, which would slow down the other candidates.
+    """
 
     def __init__(self, command, cores, environment):
         def pin():
             os.sched_setaffinity(0, cores)
-            # Who stands still does not see that it is alone.
+            # A stopped process does not notice that its parent has ended.
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        # What libraries say of themselves is not what is asked for.
+        # Messages of the libraries are discarded.
         self.process = subprocess.Popen(
             [str(part) for part in command], env=environment, preexec_fn=pin, stderr=subprocess.DEVNULL, **pipes
         )
@@ -129,14 +134,14 @@ def binary(device):
 
 
 def burn():
-    """Burn's program, which has a folder of its own to be built in."""
+    """Builds Burn's program, in a target folder of its own, and returns its path."""
     folder = ROOT / "benches" / "burn"
     subprocess.run(["cargo", "build", "--release", "--locked", "--target-dir", TARGET / "burn"], cwd=folder, check=True)
     return TARGET / "burn" / "release" / "fusion-burn"
 
 
 def environment(threads, cache):
-    """The libraries at their best: as many threads, and memory that is freed stays with the process."""
+    """Returns an environment with equal threads for all, in which freed memory stays with the process."""
     count = str(threads or len(os.sched_getaffinity(0)))
     counts = ("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_MAX_THREADS", "NUMEXPR_NUM_THREADS")
     kept = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(32 << 30), "MALLOC_TOP_PAD_": str(1 << 30)}
@@ -148,7 +153,7 @@ def environment(threads, cache):
 
 
 def workers_on(device, programs, workload, size, threads, cache):
-    """Processes on the same cores, which are all where a GPU does the work."""
+    """Starts the processes of a workload on the same cores: all cores if a GPU computes."""
     cores = sorted(os.sched_getaffinity(0))
     if device != "cuda":
         cores = cores[-1:] if threads == 1 else cores[:threads]
@@ -163,7 +168,7 @@ def workers_on(device, programs, workload, size, threads, cache):
 
 
 def measure(workers, workload, rounds):
-    """Seconds of each way, and what was said of its first call."""
+    """Returns the median seconds of each candidate, and the time of its first call."""
     ways = {name: said for worker in workers for name, said in worker.ways.items()}
     check(workload, ways)
     times = {name: [] for name in ways}
@@ -182,7 +187,7 @@ def measure(workers, workload, rounds):
 
 
 def check(workload, ways):
-    """All have the same result."""
+    """Checks that all candidates have the same result."""
     found = {name: said["check"] for name, said in ways.items() if said["check"] is not None}
     expect = statistics.median(found.values())
     for name, value in found.items():
@@ -234,13 +239,13 @@ def tables(rows):
 
 
 def first_calls(rows):
-    """Those of processes for which nothing was compiled before."""
+    """Formats the first calls of processes without cached code."""
     cold = [row for row in rows if row["cold"] or row["threads"] == 1]
     named = ["fusion", "torch", "torch.compile", "jax.jit", "numexpr", "burn"]
     columns = [name for name in named if any(name in row["first"] for row in cold)]
     text = "\n## First call\n\n| workload | " + " | ".join(columns) + " |\n|---|" + "--:|" * len(columns) + "\n"
     for row in cold:
-        # What the libraries compiled is kept for all processes but the first.
+        # Only the first process compiles. Later ones reuse the libraries' caches.
         cells = " | ".join(cell(row["first"].get(name) if row["cold"] or name == "fusion" else None) for name in columns)
         text += f"| {TITLES[row['workload']]}, {row['size']} | {cells} |\n"
     return text if cold else ""
@@ -280,7 +285,7 @@ def write_burn(_, text):
 
 
 def kernels(printed):
-    """Tables of the largest size that benches/gpu.rs measured: kernels, and rows by their lengths."""
+    """Formats tables of the largest size that benches/gpu.rs measured: kernels, and rows by length."""
     line = re.compile(r" *(\d+)  (.+?) +\d+ +([\d.]+) +([\d.]+) +([\d.]+)% +([\d.]+)%")
     found = [found.groups() for found in map(line.fullmatch, printed.splitlines()) if found]
     size = max(int(elements) for elements, *_ in found)
@@ -337,7 +342,7 @@ def write(rows, text):
 
 
 def plot(rows, path):
-    """Shares of the roofline, of Fusion and of the best of the others."""
+    """Draws the shares of the roofline that Fusion and the best of the others reach."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -402,11 +407,11 @@ def main():
 
 
 def measured(args):
-    """Rows, one after the other."""
+    """Yields rows, one after the other."""
     programs = {"fusion": args.binary or binary(args.device)}
     if args.device == "wgpu":
         programs["burn"] = burn()
-    # A cold start takes seconds: once for each workload.
+    # A cold start takes seconds, so it is measured once per workload.
     settings = itertools.product(args.sizes, args.threads, args.workloads)
     rows = [dict(zip(("size", "threads", "workload"), setting)) for setting in settings]
     for i, row in enumerate(rows):

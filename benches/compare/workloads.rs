@@ -1,4 +1,4 @@
-//! The workloads: their inputs, which `peers.py` makes too, and the ways to do them here.
+//! The workloads: their inputs, which `peers.py` also makes, and the candidates of this program.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -37,10 +37,10 @@ fuse! {
 
 type VariantSummary = Result<Vec<Way>>;
 
-/// A result that its way and its check share.
+/// A result that a candidate and its check share.
 type Shared<T> = Rc<RefCell<T>>;
 
-/// Ours first, on this device, so that its first call finds nothing prepared.
+/// Returns the candidates of a workload. Fusion is first, so that nothing is prepared for its first call.
 pub(crate) fn ways(workload: &str, size: &str, device: &Device) -> VariantSummary {
     let line = line(size);
     match workload {
@@ -55,7 +55,8 @@ pub(crate) fn ways(workload: &str, size: &str, device: &Device) -> VariantSummar
     }
 }
 
-/// Elements of a tensor: larger than caches, larger than those of a GPU, or small.
+/// Returns the number of elements of a tensor: beyond the caches of a GPU, beyond the caches of a CPU, or
+/// small.
 fn line(size: &str) -> usize {
     match size {
         "huge" => 1 << 26,
@@ -64,7 +65,7 @@ fn line(size: &str) -> usize {
     }
 }
 
-/// What is done with rows, whose length ends the name.
+/// Returns the candidates of a workload on rows. The workload's name ends with the length of a row.
 fn row_workload(device: &Device, workload: &str, size: &str) -> VariantSummary {
     let split = workload.rsplit_once('_').and_then(|(name, width)| Some((name, width.parse().ok()?)));
     let (name, width): (&str, usize) = split.unwrap_or_else(|| panic!("no workload is called {workload}"));
@@ -83,7 +84,7 @@ fn row_workload(device: &Device, workload: &str, size: &str) -> VariantSummary {
     }
 }
 
-/// Multiples of 2⁻¹⁴ from −2 to 2, the same in any language.
+/// Returns multiples of 2⁻¹⁴ from −2 to 2, which are the same in any language.
 fn input(len: usize, salt: usize) -> Vec<f32> {
     (0..len).map(|i| ((i * 7919 + salt * 104_729) % 65_536) as f32 / 16_384.0 - 2.0).collect()
 }
@@ -92,7 +93,7 @@ fn sum(values: &[f32]) -> f64 {
     values.iter().copied().map(f64::from).sum()
 }
 
-/// Ours, which writes into a tensor that is there.
+/// Returns the candidate of Fusion, which writes into an existing tensor.
 fn ours(out: Tensor<f32>, mut call: impl FnMut(&mut Tensor<f32>) -> Result<()> + 'static) -> Way {
     let device = out.device().clone();
     let out = Rc::new(RefCell::new(out));
@@ -105,7 +106,7 @@ fn ours(out: Tensor<f32>, mut call: impl FnMut(&mut Tensor<f32>) -> Result<()> +
     }
 }
 
-/// By hand, into a slice that is there.
+/// Returns a handwritten candidate, which writes into an existing slice.
 fn by_hand(name: &'static str, out: &Shared<Vec<f32>>, mut call: impl FnMut(&mut [f32]) + 'static) -> Way {
     let (out, written) = (Rc::clone(out), Rc::clone(out));
     Way {
@@ -116,7 +117,7 @@ fn by_hand(name: &'static str, out: &Shared<Vec<f32>>, mut call: impl FnMut(&mut
     }
 }
 
-/// The machine's memory, read and written like this; three are written in place.
+/// Returns the rooflines for this many reads and writes. Three writes are updates in place.
 fn rooflines(elements: usize, reads: usize, writes: usize) -> impl Iterator<Item = Way> {
     let of = move |(name, around_caches)| {
         let from: Vec<Vec<f32>> = (0..reads).map(|_| vec![1.0; elements]).collect();
@@ -129,7 +130,7 @@ fn rooflines(elements: usize, reads: usize, writes: usize) -> impl Iterator<Item
     [("roofline", false), ("roofline_nt", true)].into_iter().take(1 + writes.min(1)).map(of)
 }
 
-/// Memory of its own: a clone would be copied by the first call that writes it.
+/// Returns a tensor with memory of its own. The first write to a clone would copy it.
 fn zeros_like(x: &Tensor<f32>) -> Result<Tensor<f32>> {
     Tensor::zeros(x.device(), x.shape().clone())
 }
@@ -186,7 +187,8 @@ fn one(device: &Device, len: usize) -> VariantSummary {
     Ok(ways)
 }
 
-/// Through the caches and around them; a tile of 0 is of any size.
+/// Returns handwritten candidates with plain and with non-temporal stores. A tile of 0 stands for the default
+/// size.
 fn hands(len: usize, chunk: usize, tile: usize, f: impl Fn(&mut [f32], usize) + Sync + 'static) -> [Way; 2] {
     let (out, f) = (fresh(len), Rc::new(f));
     let around = Rc::clone(&f);
@@ -196,7 +198,7 @@ fn hands(len: usize, chunk: usize, tile: usize, f: impl Fn(&mut [f32], usize) + 
     ]
 }
 
-/// Ways by hand that go row by row.
+/// Returns handwritten candidates that iterate over rows.
 fn row_ways([rows, width]: [usize; 2], f: impl Fn(&mut [f32], usize) + Sync + 'static) -> [Way; 2] {
     let chunk = (hand::CHUNK / width).max(1) * width;
     hands(rows * width, chunk, width, move |out, start| {
@@ -275,7 +277,7 @@ fn row_sum_ways(device: &Device, [rows, width]: [usize; 2]) -> VariantSummary {
     Ok(ways)
 }
 
-/// Of all parts, on all threads.
+/// Returns the sum of all parts, computed on all threads.
 fn total(parts: usize, f: impl Fn(usize) -> f32 + Sync + Send) -> f32 {
     if rayon::current_num_threads() == 1 {
         (0..parts).map(f).sum()
@@ -284,7 +286,7 @@ fn total(parts: usize, f: impl Fn(usize) -> f32 + Sync + Send) -> f32 {
     }
 }
 
-/// Lengths of the parameters of GPT-2 with this width, 148 tensors.
+/// Returns the lengths of the 148 parameters of GPT-2 with this width.
 fn parameters(large: bool) -> Vec<usize> {
     let (width, words, context) = if large { (272, 50_257, 1024) } else { (16, 512, 64) };
     let linear = |n: usize, m: usize| [n * m, m];

@@ -1,9 +1,9 @@
-"""Our kernels beside those of nvcc and Triton, as machine code: needs no GPU.
+"""Compares the machine code of our kernels with that of nvcc's and Triton's, without a GPU.
 
 python benches/ptx/compare.py [--generations 80,90,100]    # prints a table, and writes it to benches/results/ptx.md
 
-The tools come from PyPI, into the target folder. Instructions for an element are counted in the main path of the listing:
-they compare programs for the same work, and are no time.
+The tools come from PyPI and are installed in the target folder. Instructions per element are counted in the main path
+of the listing. The counts compare programs for the same work, and do not measure time.
 """
 
 import argparse
@@ -27,8 +27,9 @@ PACKAGES = [
     "nvidia-cuda-cccl>=13,<14", "nvidia-nvvm>=13,<14", "triton",
 ]  # fmt: skip
 
-# By function: the suffix of our kernel; of an element its reads, and its writes, 0 where those are of a row; elements of a
-# row, or None. A row is a block's, but rows of 1024 by nvcc are a warp's.
+# By function: the suffix of our kernel, reads per element, writes per element (0 for one per row), and the
+# length of a row or None. A block processes a row, except in nvcc's kernels for rows of 1024, which use a
+# warp.
 ROW, LONG = 1024, 50176
 KERNELS = {
     "gate": ("_0_v4", 3, 1, None),
@@ -47,7 +48,7 @@ MAKERS = ["ours", "nvcc", "Triton", "ours, fast_math", "nvcc, fast math"]
 
 
 def tools(python):
-    """The environment of commands with NVIDIA's tools, and the Python that has Triton."""
+    """Returns the environment of commands with NVIDIA's tools, and the Python that has Triton."""
     if python is None:
         folder = TARGET / "tools" / "ptx-venv"
         python = folder / "bin" / "python"
@@ -82,9 +83,9 @@ def disassembled(environment, cubin, log):
 
 
 def assembled(environment, text, generation):
-    """The one kernel of a file."""
+    """Assembles a file and returns its only kernel."""
     source, cubin = text.read_text(), WORK / "one.cubin"
-    # Code for one generation alone runs on no other.
+    # Code for one specific generation runs on no other.
     special = re.search(r"\.target\s+sm_(\d+[af])\b", source)
     log = run(environment, "ptxas", "-v", f"-arch=sm_{special[1] if special else generation}", text, "-o", cubin)
     return disassembled(environment, cubin, log)[0]
@@ -98,7 +99,7 @@ def by_nvcc(environment, generation, *options):
 
 
 def of_all(environment, python, generation):
-    """The kernels of each maker by function."""
+    """Returns the kernels of each maker, by function."""
     triton = WORK / f"triton-{generation}"
     run(environment, python, HERE / "triton_kernels.py", triton, generation)
     ours = lambda math: {
@@ -115,13 +116,13 @@ def of_all(environment, python, generation):
 
 
 def launch(maker, name):
-    """Threads of a block, bytes of shared memory asked for at the launch, and elements of a thread, or None."""
+    """Returns the threads of a block, its dynamic shared memory in bytes, and the elements of a thread or None."""
     _, _, _, row = KERNELS[name]
     if maker == "Triton":
-        # A block has a row, or as many elements of a line.
+        # A block processes a row, or 1024 elements of a line.
         return 128, 0, (row or 1024) // 128 if row else None
     if name in SHORT_ROWS:
-        # Ours keeps the row in shared memory.
+        # Our kernels stage the row in shared memory.
         return (128, 4 * row, row // 128) if maker.startswith("ours") else (128, 0, row // 32)
     return 256, 0, row // 256 if row else None
 

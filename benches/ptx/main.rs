@@ -1,7 +1,7 @@
-//! The PTX of `kernels.fuse`, as `fuse!` makes it: `cargo bench --bench ptx -- FOLDER` writes a file for each kernel,
-//! accurate and with `fast_math`.
+//! The PTX that `fuse!` generates for `kernels.fuse`, with accurate maths and with `fast_math`.
 //!
-//! `benches/ptx/compare.py` sets them beside other people's.
+//! `cargo bench --bench ptx -- FOLDER` writes a file per kernel. `benches/ptx/compare.py` compares the
+//! kernels with those of other compilers.
 
 use std::path::Path;
 
@@ -31,7 +31,7 @@ fn functions() -> Vec<Function> {
     }
 }
 
-/// The kernels of all variants, by name.
+/// Returns the kernels of all variants, by name.
 fn texts(function: Function, math: Math) -> Vec<(String, String)> {
     let plan = compile(Graph { math, ..function.graph }, &[Target::Ptx], &|_| (0, 0));
     let variants =

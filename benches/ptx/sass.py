@@ -1,10 +1,11 @@
-"""What the assembler makes of a kernel: reads the log of ptxas and the listing of nvdisasm."""
+"""Statistics of a kernel's machine code, from the log of ptxas and the listing of nvdisasm."""
 
 import collections
 import dataclasses
 import re
 
-# Of a multiprocessor: warps, blocks, registers, bytes of shared memory by generation, and those that each block costs.
+# Limits of a multiprocessor: warps, blocks, registers, bytes of shared memory by generation, and bytes
+# reserved per block.
 WARPS, BLOCKS, REGISTERS = 64, 32, 65536
 SHARED = {80: 164 << 10, 90: 228 << 10, 100: 228 << 10}
 RESERVED = 1 << 10
@@ -26,7 +27,7 @@ class Instruction:
 class Kernel:
     name: str
     code: list
-    # Labels by name, as indices of the code.
+    # Positions in the code, by label.
     labels: dict
     registers: int = 0
     spills: int = 0
@@ -37,7 +38,7 @@ class Kernel:
         return self.labels.get(found[0]) if found else None
 
     def loops(self):
-        """Innermost loops, first and last instruction."""
+        """Returns the first and the last instruction of each innermost loop."""
         found = []
         for i, one in enumerate(self.code):
             to = self.target(i) if one.stem == "BRA" else None
@@ -47,14 +48,14 @@ class Kernel:
         return [a for a in found if not any(b != a and a[0] <= b[0] and b[1] <= a[1] for b in found)]
 
     def blocks(self, first, last):
-        """Straight lines of code, first and last instruction."""
+        """Returns the first and the last instruction of each basic block."""
         starts = {first, *(at for at in self.labels.values() if first < at <= last)}
         starts |= {i + 1 for i in range(first, last) if self.code[i].stem in ("BRA", "EXIT", "CALL", "BSYNC")}
         starts = sorted(starts)
         return [(a, b - 1) for a, b in zip(starts, [*starts[1:], last + 1])]
 
     def end(self):
-        """The last instruction of the main path: code of rare cases follows it."""
+        """Returns the last instruction of the main path, which code of rare cases follows."""
         exits = (i for i, one in enumerate(self.code) if one.stem == "EXIT" and not one.conditional)
         return next(exits, len(self.code) - 1)
 
@@ -62,7 +63,7 @@ class Kernel:
         return sum(one.stem == stem for one in self.code[first : last and last + 1])
 
     def widths(self):
-        """Global accesses by kind and bits."""
+        """Counts global accesses by kind and bits."""
         found = collections.Counter()
         for one in self.code:
             if one.stem in ("LDG", "STG"):
@@ -71,21 +72,21 @@ class Kernel:
         return found
 
     def accesses(self, first, last):
-        """128-bit accesses by kind."""
+        """Counts 128-bit accesses by kind."""
         vectors = (one.stem for one in self.code[first : last + 1] if ".128" in one.op)
         return collections.Counter(stem for stem in vectors if stem in ("LDG", "STG", "LDS", "STS"))
 
     def occupancy(self, threads, shared, generation):
-        """The part of a multiprocessor's warps that are there at once."""
+        """Returns the occupancy: the share of a multiprocessor's warps that are resident."""
         warps = threads // 32
-        # Registers are dealt out by 256 to warps, and those are on four parts of the multiprocessor.
+        # Registers are allocated to warps in units of 256, on four partitions of a multiprocessor.
         by_registers = REGISTERS // (-(-self.registers * 32 // 256) * 256) // 4 * 4 // warps
         by_shared = SHARED[generation] // (shared + self.shared + RESERVED)
         return min(by_registers, by_shared, BLOCKS, WARPS // warps) * warps / WARPS
 
 
 def kernels(log, listing):
-    """All kernels of a module."""
+    """Returns all kernels of a module."""
     found = {}
     for text in re.split(r"\n\.text\.", listing)[1:]:
         name = text.split(":", 1)[0].strip()
@@ -104,14 +105,17 @@ def kernels(log, listing):
 
 
 def per_element(kernel, reads, writes, elements):
-    """Instructions of a thread for each element, on the main path: in vector loops by what a turn of them covers; outside of
-    them once for `elements`, what a thread has of a row, where there are rows, else not counted beside a loop.
+    """Returns the instructions of a thread per element on the main path, and the vector loops.
 
-    Loops that follow each other and do the same are one, unrolled, and its rest; so are straight lines that do what a loop does.
+    Instructions of a vector loop are divided by the elements that an iteration covers. Other instructions are divided
+    by `elements`, the elements of a row per thread. Without rows they count only in a kernel without loops.
+
+    Consecutive loops with the same work are an unrolled loop and its remainder loop, so only one of them counts.
+    Straight code with the work of a loop does not count either.
     """
     end = kernel.end()
     passes, inside = {}, set()
-    # Rare cases, whose code comes after the end, lead back, too.
+    # Rare cases after the end of the main path branch back too.
     for first, last in (loop for loop in kernel.loops() if loop[1] <= end):
         inside.update(range(first, last + 1))
         accesses = kernel.accesses(first, last)
@@ -132,18 +136,18 @@ def per_element(kernel, reads, writes, elements):
 
 
 def work(kernel, first, last):
-    """What is read, written and computed."""
+    """Returns the kinds of accesses and of floating-point operations."""
     floats = frozenset(one.stem for one in kernel.code[first : last + 1] if one.stem in FLOAT_OPS)
     return frozenset(kernel.accesses(first, last)), floats
 
 
 def vectors(kernel, writes):
-    """Those of a thread that loops over nothing."""
+    """Returns the number of vectors of a thread without loops."""
     return max(kernel.accesses(0, kernel.end())["STG"] / max(writes, 1), 1)
 
 
 def main_path(kernel, first, last):
-    """Instructions without those that prepare the call of a rare case. A call with a condition is the way out of a loop."""
+    """Counts instructions, except those that prepare the call of a rare case. A conditional call leaves a loop."""
     blocks = kernel.blocks(first, last)
     calls = lambda a, b: any(one.stem == "CALL" and not one.conditional for one in kernel.code[a : b + 1])
     return sum(b - a + 1 for a, b in blocks if not calls(a, b))

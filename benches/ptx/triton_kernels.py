@@ -1,6 +1,6 @@
 """The kernels of `kernels.fuse` in Triton, compiled without a GPU: `python triton_kernels.py FOLDER GENERATION`.
 
-A block of 128 threads has 1024 elements: of a line, of a row of that length, or of a long row at a time.
+A block of 128 threads processes 1024 elements: of a line, of a row of that length, or of a long row at a time.
 """
 
 import pathlib
@@ -126,7 +126,8 @@ THREADS, SIZE = 128, 1024
 def ptx(kernel, generation):
     names = [name for name in kernel.arg_names if name != "SIZE"]
     types = {name: POINTERS.get(name, "i32" if name == "n" else "fp32") for name in names}
-    # What torch allocates is aligned, and lengths are mostly whole vectors: Triton finds that out at the call.
+    # Tensors of torch are aligned, and lengths are usually multiples of a vector. Triton detects that at the
+    # call.
     aligned = [i for i, name in enumerate(names) if types[name] != "fp32"]
     source = ASTSource(
         fn=kernel,
@@ -139,7 +140,7 @@ def ptx(kernel, generation):
 
 
 def call(torch, workload, arrays):
-    """What does a workload of `benches/compare` on this machine's GPU, if a kernel here does it; it gives a tensor."""
+    """Returns a function that runs a workload of `benches/compare` on the GPU, or None. It returns a tensor."""
     lines = {"gate": gate, "chain": chain, "swiglu": swiglu}
     rows = {"softmax": softmax_rows, "layer_norm": layer_norm_rows, "rms_norm": rms_norm_rows}
     given = [torch.from_numpy(array).cuda() for array in arrays]
@@ -153,7 +154,7 @@ def call(torch, workload, arrays):
 
         return squares
     if kernel := rows.get(workload.rsplit("_", 1)[0]):
-        # As Triton's own lessons do: a row is a block, of more threads where it is long.
+        # The mapping is that of Triton's tutorials: a block per row, with more threads for a long row.
         size = triton.next_power_of_2(first.shape[-1])
         return launched(torch, kernel, given, first, size, max(1, min(32, size // 256)), first.shape[0])
     if workload == "cross_entropy":

@@ -1,5 +1,5 @@
-//! The procedural macro behind `fuse!`: the entry to `fusion-compiler`, and the only part of the compiler that writes
-//! files.
+//! The procedural macro behind `fuse!`: the entry to `fusion-compiler`, and the only part of the compiler
+//! that writes files.
 
 use std::path::PathBuf;
 use std::{env, fs, io};
@@ -9,7 +9,7 @@ use fusion_compiler::ir::plan::Target;
 use proc_macro::{Span, TokenStream};
 use proc_macro2::TokenTree;
 
-/// The targets of this build. Text for a target without a device would be most of the code that rustc reads.
+/// Targets of this build. Text for a target without a device would be most of the code that rustc reads.
 const TARGETS: &[Target] = &[
     #[cfg(feature = "ptx")]
     Target::Ptx,
@@ -18,12 +18,13 @@ const TARGETS: &[Target] = &[
     Target::Cpu,
 ];
 
-/// Expands `fuse!`: the first token is `$crate`, so that the output finds the runtime under any name. The user's tokens
+/// Expands `fuse!`. The first token is `$crate`, by which the output names the runtime, and the user's tokens
 /// follow.
 ///
-/// `FUSION_DUMP=dir` in the environment of the build writes the graph, the report (as text, for Graphviz and as a
-/// picture) and all kernels of every function to `dir`. It has a folder per crate and in it a folder per `fuse!`. The
-/// name of that folder holds the file, and the line and column of the first and the last token.
+/// `FUSION_DUMP=dir` in the environment of the build writes the graph, the report (as text, for Graphviz and
+/// as a picture) and all kernels of every function to `dir`. The directory has a folder per crate, with a
+/// folder per `fuse!`. The name of a `fuse!` folder is the file, and the line and column of the first and the
+/// last token.
 #[proc_macro]
 pub fn fuse_for(tokens: TokenStream) -> TokenStream {
     let mut written = tokens.clone().into_iter().skip(1).map(|token| token.span());
@@ -43,7 +44,7 @@ pub fn fuse_for(tokens: TokenStream) -> TokenStream {
     tokens
 }
 
-/// Writes the dump of one `fuse!`, whose tokens reach from `first` to `last`.
+/// Writes the dump of one `fuse!`, whose tokens range from `first` to `last`.
 fn dump(expansion: &Expansion, (first, last): (Span, Span)) -> io::Result<()> {
     let Some(dir) = env::var_os("FUSION_DUMP").filter(|dir| !dir.is_empty()) else { return Ok(()) };
     let file = first.file().replace(['/', '\\', ':'], "-");

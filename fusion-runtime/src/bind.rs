@@ -15,7 +15,7 @@ use crate::run::Arg;
 use crate::shape::Shape;
 use crate::tensor::RawTensor;
 
-/// Inline capacity for parameters: an optimizer's rule has twenty, a handwritten function fewer.
+/// Inline capacity for parameters: a rule of an optimizer has twenty, a handwritten function fewer.
 pub(crate) const PARAMS: usize = 24;
 
 /// Values that the arguments of a call bind.
@@ -43,7 +43,8 @@ pub(crate) fn bind(plan: &Plan, args: &[Arg<'_>], outs: &[Arg<'_>]) -> Result<Bo
     }
     let mut bindings: SmallVec<[Binding; 8]> = smallvec![None; plan.symbols.len()];
     let mut scalars = smallvec![None; args.len()];
-    // The first tensor of all, and the first of any shape: each is what the others are checked against.
+    // Index of the first tensor argument, and of the first with any shape. Later arguments are checked
+    // against these.
     let (mut first, mut any) = (None, None);
     for (i, (param, arg)) in plan.params.iter().zip(args).enumerate() {
         match (&param.kind, arg) {
@@ -73,7 +74,7 @@ pub(crate) fn bind(plan: &Plan, args: &[Arg<'_>], outs: &[Arg<'_>]) -> Result<Bo
         let unbound = || argument(plan, String::from("an extent follows from no argument"));
         symbols.push(binding.ok_or_else(unbound)?.0);
     }
-    // A call without tensors runs where its results go.
+    // A call without tensor arguments runs on the device of its results.
     let placed = first.and_then(|i: usize| tensor(&args[i])).or_else(|| outs.iter().find_map(tensor));
     let bound = Bound {
         symbols,
@@ -259,7 +260,7 @@ fn check_computed(plan: &Plan, args: &[Arg<'_>], symbols: &[i64]) -> Result<()> 
     Ok(())
 }
 
-/// Checks the dims that a `max` or `min` reduces. A call without result elements may have empty ones.
+/// Checks the dims that a `max` or `min` reduces. A call without result elements may reduce empty dims.
 fn check_nonempty(plan: &Plan, args: &[Arg<'_>], bound: &Bound) -> Result<()> {
     for dim in plan.nonempty.iter() {
         if extent_of(plan, dim, &bound.symbols)? == 0 && has_elements(plan, args, bound)? {

@@ -310,13 +310,13 @@ pub enum Error {
     /// The device has too little memory.
     #[error("out of memory on {device}: {}; {}", Request(*bytes), Relief(*tensor_bytes_max))]
     OutOfMemory {
-        /// Size of the request in bytes; `None` if the driver ran out of memory for itself, for it does not say how
-        /// much it needs.
+        /// Size of the request in bytes; `None` if the driver ran out of memory for itself, since the driver
+        /// does not report its need.
         bytes: Option<usize>,
         /// Name of the device.
         device: String,
-        /// Maximum size of one tensor on the device, in bytes, if the request exceeds it. Free memory does not help
-        /// then.
+        /// Maximum size of one tensor on the device, in bytes, if the request exceeds it. Free memory does
+        /// not help then.
         tensor_bytes_max: Option<u64>,
     },
     /// A shape has too many elements to count or address.
@@ -351,7 +351,8 @@ pub enum Error {
         device: String,
         /// Message of the driver.
         why: String,
-        /// Name of the kernel launched last. The driver reports a failure late, without the name of the kernel.
+        /// Name of the kernel launched last. The driver reports a failure late, without the name of the
+        /// kernel.
         last: Option<String>,
     },
     /// The device does not support the request.
@@ -412,8 +413,8 @@ pub enum Error {
         /// Number of the step, from 1.
         step: u64,
     },
-    /// All gradients are finite but their norm is not, and the optimizer was asked to report it. The parameters are
-    /// unchanged.
+    /// All gradients are finite but their norm is not, and the optimizer was asked to report it. The
+    /// parameters are unchanged.
     #[error(
         "the gradients of step {step} are all finite, but their norm is not: the sum of their squares, or the norm over the loss scale, is larger than any `f32`, so it cannot be clipped, and nothing was changed; make the loss smaller, and its scale no less than 1"
     )]
@@ -439,7 +440,7 @@ pub enum Error {
     },
 }
 
-/// The failed request for memory, in words.
+/// Describes the failed request for memory.
 struct Request(Option<usize>);
 
 impl fmt::Display for Request {
@@ -451,7 +452,7 @@ impl fmt::Display for Request {
     }
 }
 
-/// The kernel launched last, in words.
+/// Describes the kernel launched last.
 struct LastLaunched<'a>(Option<&'a str>);
 
 impl fmt::Display for LastLaunched<'_> {
@@ -460,7 +461,7 @@ impl fmt::Display for LastLaunched<'_> {
     }
 }
 
-/// The remedy for a lack of memory, in words.
+/// Describes the remedy for a lack of memory.
 struct Relief(Option<u64>);
 
 impl fmt::Display for Relief {
@@ -477,7 +478,7 @@ impl fmt::Display for Relief {
     }
 }
 
-/// A number of elements, in words.
+/// Describes a number of elements.
 struct Elements(i64);
 
 impl fmt::Display for Elements {
@@ -489,7 +490,7 @@ impl fmt::Display for Elements {
     }
 }
 
-/// The number of elements of a shape, in words.
+/// Describes the number of elements of a shape.
 struct Count<'a>(&'a Shape);
 
 impl fmt::Display for Count<'_> {

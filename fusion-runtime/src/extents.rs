@@ -1,7 +1,7 @@
 //! Checks of derived dims: products of dims, and dims with coordinate arithmetic.
 //!
-//! Invariant: an error shows the source text of the user and the extents that would pass. The search for these extents
-//! runs only after a check has failed.
+//! Invariant: an error shows the source text of the user and the extents that would pass. The search for
+//! these extents runs only after a check has failed.
 
 use fusion_compiler::ir::dim::DimExpr;
 use fusion_compiler::ir::plan::{Dim, Product, Sum, Use};
@@ -131,7 +131,7 @@ fn misplaced(plan: &Plan, sum: &Sum, symbols: &[i64], (extent, parts): (i64, &[i
             Error::Portion { function, dim, extent, place, fits }
         }
         (Use::Coordinates(_), _) => Error::InvalidExtent { function, dim },
-        // The dim has an extent of its own, which is not that of what the call would make.
+        // The dim already has another extent than the operation computes.
         (Use::Position(_) | Use::Range(..) | Use::Padding(..) | Use::Concat | Use::Portion, _) => {
             made(whole, total(parts), extent)
         }
@@ -154,8 +154,8 @@ fn range((start, first): (&str, i64), (end, last): (&str, i64)) -> String {
 /// Maximum distance of the search for a fitting extent.
 const FAR: i64 = 1 << 12;
 
-/// Returns the nearest extents that pass all checks, as the end of a sentence. It is empty if no single extent would
-/// pass.
+/// Returns the nearest extents that pass all checks, as the end of a sentence. The text is empty if no single
+/// extent would pass.
 fn fits(plan: &Plan, symbols: &[i64], whole: &Dim, parts: &[Dim]) -> Box<str> {
     let extents = || [whole].into_iter().chain(parts).map(|dim| &dim.extent);
     let Some(symbol) = lone_symbol(&whole.extent).or_else(|| only_symbol(extents())) else {

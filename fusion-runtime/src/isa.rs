@@ -1,7 +1,8 @@
 //! Instruction sets: detection, and the operations that differ between them. CPU kernels are generic over the
 //! instruction set.
 //!
-//! Invariant: a value of an instruction set exists only where its instructions may run, so the value is proof of it.
+//! Invariant: a value of an instruction set exists only where its instructions may run, so the value is proof
+//! of it.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -28,7 +29,8 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// Returns the best instruction set of this processor, or the one that `asked` names if the processor has it.
+    /// Returns the best instruction set of this processor, or the one that `asked` names if the processor has
+    /// it.
     pub(crate) fn best(asked: Option<&str>) -> Isa {
         let detected = Isa::detected();
         match asked {
@@ -84,14 +86,14 @@ fn has_halves() -> bool {
 pub trait Instructions: Copy {
     /// True if fused multiply-add and rounding are instructions.
     ///
-    /// Otherwise a product rounds before the addition, and additions implement rounding. Additions vectorise, while the
-    /// standard library's rounding would be a function call per element.
+    /// Otherwise a product rounds before the addition, and additions implement rounding. Additions vectorise,
+    /// while the standard library's rounding would be a function call per element.
     const FUSED: bool;
 
     /// Stores whole cache lines with non-temporal instructions.
     ///
-    /// The function is inlined, so that the lines need not be in memory before. A launch waits for the stores at its
-    /// end.
+    /// The function is inlined, so that the lines need not be in memory before. A launch waits for the stores
+    /// at its end.
     ///
     /// # Panics
     ///
@@ -104,13 +106,15 @@ pub trait Instructions: Copy {
         sum_lanes(parts)
     }
 
-    /// Returns the maximum of lanes, in the order of `fold_lanes`. A comparison with NaN keeps its left operand.
+    /// Returns the maximum of lanes, in the order of `fold_lanes`. A comparison with NaN keeps its left
+    /// operand.
     #[inline(always)]
     fn reduce_max<const L: usize>(self, parts: &mut [(f32,); L]) -> (f32,) {
         max_lane(parts)
     }
 
-    /// Returns the minimum of lanes, in the order of `fold_lanes`. A comparison with NaN keeps its left operand.
+    /// Returns the minimum of lanes, in the order of `fold_lanes`. A comparison with NaN keeps its left
+    /// operand.
     #[inline(always)]
     fn reduce_min<const L: usize>(self, parts: &mut [(f32,); L]) -> (f32,) {
         min_lane(parts)
@@ -164,7 +168,7 @@ fn min_lane<const L: usize>(parts: &mut [(f32,); L]) -> (f32,) {
     fold_lanes(parts, |(left,), (right,)| (select_unpredictable(right < left, right, left),))
 }
 
-/// Returns the sum of four lanes, in `f64`.
+/// Returns the sum of four lanes, computed in `f64`.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx")]
 #[inline]
@@ -192,10 +196,11 @@ of_4! {
     min_of_4 by _mm_min_ps _mm_min_ss;
 }
 
-/// Methods that combine partial results in the order of `fold_lanes`, by instructions for eight, four and one of them.
+/// Methods that combine partial results in the order of `fold_lanes`, with vectors of eight and four lanes
+/// and scalars.
 ///
-/// LLVM makes no whole vectors of a comparison with its selection, and splits the vectors there are into pairs. Halves
-/// that it stores have to wait in memory.
+/// LLVM does not vectorise a comparison and its select at full width, and splits existing vectors into pairs.
+/// LLVM also stores the halves, and their reload waits for the store.
 #[cfg(target_arch = "x86_64")]
 macro_rules! of_lanes {
     ($isa:ident: $($name:ident -> $made:ty: $portable:ident, or $of_8:ident $of_4:ident $last:ident;)*) => { $(
@@ -204,13 +209,13 @@ macro_rules! of_lanes {
             #[target_feature(enable = "avx")]
             #[inline]
             fn of<const L: usize>(parts: &[(f32,); L]) -> $made {
-                // What is as large as its only part has it at its beginning.
+                // The component starts at offset 0, since the tuple is as large as its only component.
                 const { assert!(size_of::<(f32,)>() == size_of::<f32>()) };
-                // No closures and no `map` of an array: where the parts of a crate are not optimised together, those are calls.
+                // No closures and no `map` of an array: across codegen units without LTO, these are calls.
                 macro_rules! eight {
                     ($at:expr) => {{
                         let eight: &[(f32,)] = &parts[$at..$at + 8];
-                        // SAFETY: eight elements from there on are there, each no more than an `f32`.
+                        // SAFETY: the slice has eight elements, each with the layout of an `f32`.
                         unsafe { _mm256_loadu_ps(eight.as_ptr().cast()) }
                     }};
                 }
@@ -237,9 +242,10 @@ macro_rules! of_lanes {
     )* };
 }
 
-/// Returns `adjust` of the nearest whole number, with the sign of `x`. A whole number, and NaN, stays as it is.
+/// Returns `adjust` of the nearest whole number, with the sign of `x`. A whole number or NaN is returned
+/// unchanged.
 ///
-/// Adding 2²³ leaves no bits for a fraction, so the addition rounds the fraction away.
+/// The addition of 2²³ leaves no bits for a fraction, so the addition rounds the fraction away.
 #[inline(always)]
 fn below_whole(x: f32, adjust: impl Fn(f32) -> f32) -> f32 {
     // From here on every `f32` is a whole number.
@@ -293,19 +299,20 @@ macro_rules! instruction_sets {
                 ///
                 /// # Safety
                 ///
-                /// The target is aligned to cache lines. Both pointers are valid for `bytes` bytes, a multiple of a
-                /// cache line. No other code accesses the target.
+                /// The target is aligned to cache lines. Both pointers are valid for `bytes` bytes, a
+                /// multiple of a cache line. No other code accesses the target.
                 #[target_feature(enable = $features)]
                 #[inline]
                 unsafe fn lines(to: *mut u8, from: *const u8, bytes: usize) {
                     use std::arch::x86_64::{$lane, $store};
-                    // Not an intrinsic: what these assert in builds that do would keep the lines in memory.
+                    // A plain read instead of an intrinsic: with debug assertions an intrinsic would keep the
+                    // lines in memory.
                     #[derive(Clone, Copy)]
                     #[repr(C, packed)]
                     struct Unaligned($lane);
                     let mut at = 0;
                     while at < bytes {
-                        // SAFETY: as promised by the caller.
+                        // SAFETY: the caller guarantees both ranges and the alignment.
                         unsafe { $store(to.wrapping_add(at).cast(), (*from.wrapping_add(at).cast::<Unaligned>()).0) };
                         at += size_of::<$lane>();
                     }
@@ -313,8 +320,8 @@ macro_rules! instruction_sets {
                 let (at, bytes) = (to.as_ptr().addr(), size_of_val(from));
                 let are_whole = at % CACHE_LINE == 0 && bytes % CACHE_LINE == 0;
                 assert!(to.len() == N && are_whole, "whole lines");
-                // SAFETY: both have these bytes, whole lines, of elements that are plain numbers, and nothing else accesses the target;
-                // `self` is proof that the instructions may run.
+                // SAFETY: both ranges have `bytes` bytes of plain numbers, in whole lines. No other code
+                // accesses the target. `self` is proof that the instructions may run.
                 unsafe { lines(to.as_mut_ptr().cast(), from.as_ptr().cast(), bytes) };
             }
         }
@@ -330,14 +337,14 @@ instruction_sets! {
     Base("sse2"), __m128i _mm_stream_si128;
 }
 
-/// Proof that the instructions of [`Isa::Base`] may run. It has no non-temporal stores.
+/// Proof that the instructions of [`Isa::Base`] may run. `Base` has no non-temporal stores.
 #[cfg(not(target_arch = "x86_64"))]
 #[derive(Clone, Copy, Debug)]
 pub struct Base(());
 
 #[cfg(not(target_arch = "x86_64"))]
 impl Base {
-    /// Makes the proof, which holds everywhere.
+    /// Makes the proof, which is valid on every processor.
     #[allow(clippy::new_without_default, reason = "others are not to be made everywhere")]
     pub fn new() -> Base {
         Base(())
@@ -369,7 +376,8 @@ mod tests {
         }
     }
 
-    /// Returns every 1009th `f32`, the numbers around halves and whole numbers, and the last of each kind.
+    /// Returns every 1009th `f32`, the numbers around halves and whole numbers, and the last number of each
+    /// kind.
     fn numbers() -> impl Iterator<Item = f32> {
         let all = (0..=u32::MAX).step_by(1009).map(f32::from_bits);
         let halves = (-20..=20).flat_map(|n| {
@@ -398,7 +406,7 @@ mod tests {
         }
     }
 
-    /// All instruction sets agree, wherever the extremum is and whatever the other lanes hold.
+    /// All instruction sets agree, for any lane of the extremum and any values of the other lanes.
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn lanes_give_the_same_with_any_instruction_set() {
@@ -428,11 +436,11 @@ mod tests {
                 check::<16>(one, number);
                 check::<4>(one, number);
                 check::<1>(one, number);
-                // Whose sum depends on the order.
+                // The sum depends on the order of the lanes.
                 check::<64>(one, |at| 1.0 / (at * 7 + lane + i) as f32 + 1.0);
             }
         }
-        // SAFETY: the processor was asked.
+        // SAFETY: `Isa::detected` reports that the processor has the instructions.
         unsafe {
             check_all(Base::new());
             if Isa::detected() >= Isa::Avx2 {

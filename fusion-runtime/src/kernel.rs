@@ -48,7 +48,7 @@ impl Deref for StaticPlan {
     }
 }
 
-/// The value of a scalar parameter, in the type it is computed in.
+/// The value of a scalar parameter, in the type of the computation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ScalarValue {
     /// `f32`.
@@ -95,7 +95,7 @@ pub fn fold_lanes<T: Copy, const L: usize>(parts: &mut [T; L], combine: impl Fn(
     parts[0]
 }
 
-/// Sums the `f32` partial results of lanes in the order of `fold_lanes`. The last four add in `f64`.
+/// Sums the `f32` partial results of lanes in the order of `fold_lanes`. The last four are added in `f64`.
 #[inline(always)]
 pub fn sum_lanes<const L: usize>(parts: &mut [(f32,); L]) -> f64 {
     quarters::<_, L, FOLD_LANES_WIDE>(parts, |(left,), (right,)| (left + right,));
@@ -106,7 +106,8 @@ pub fn sum_lanes<const L: usize>(parts: &mut [(f32,); L]) -> f64 {
 /// Combines the second half of partial results with the first, repeatedly, until `LEFT` remain.
 #[inline(always)]
 fn quarters<T: Copy, const L: usize, const LEFT: usize>(parts: &mut [T; L], combine: impl Fn(T, T) -> T) {
-    // Loops of a known length, which need no checks; iterators would be many functions to compile for each kernel.
+    // Loops of constant length need no bounds checks. Iterators would add many functions to compile per
+    // kernel.
     macro_rules! quarters {
         ($($quarter:literal)*) => { $(
             if $quarter < L && $quarter >= LEFT {
@@ -124,7 +125,8 @@ fn quarters<T: Copy, const L: usize, const LEFT: usize>(parts: &mut [T; L], comb
 
 /// Returns one lane after two halvings, with `quarter` lanes left.
 ///
-/// Two halvings in one expression need no memory. LLVM would wait for the store of the first half.
+/// Two halvings in one expression need no memory. Otherwise LLVM stores the first half and waits for the
+/// store.
 #[inline(always)]
 fn of_four<T: Copy, const L: usize>(
     parts: &[T; L],
@@ -154,7 +156,7 @@ impl Total {
         self.so_far = all;
     }
 
-    /// Returns the sum. It is infinite or NaN if the exact sum of the numbers is.
+    /// Returns the sum. The sum is infinite or NaN if the exact sum of the numbers is.
     #[inline(always)]
     pub fn sum(self) -> f64 {
         self.so_far + if self.rounded_off.is_finite() { self.rounded_off } else { 0.0 }
@@ -171,11 +173,12 @@ pub fn doubles(memory: &mut [f32]) -> &mut [f64] {
 ///
 /// - `range()` returns the items to run.
 /// - `read::<T>(i)` returns the whole of buffer `i`.
-/// - `write::<T>(i)` returns the window of buffer `i` that belongs to these items. It may be called once per buffer.
+/// - `write::<T>(i)` returns the window of buffer `i` that belongs to these items. The method may be called
+///   once per buffer.
 /// - `index(i)`, `f32(i)`, `f64(i)`, `i32(i)`, `u32(i)` and `bool(i)` return uniforms.
 ///
-/// Elements of one or two bytes are accessed as bits. A request that does not match the launch is a bug in the
-/// compiler, and panics.
+/// Elements of one or two bytes are accessed as bits. A request that does not match the launch is a bug in
+/// the compiler, and panics.
 #[derive(Debug)]
 pub struct CpuArgs<'a> {
     range: (usize, usize),
@@ -261,11 +264,11 @@ impl<'a> CpuArgs<'a> {
     ///
     /// # Safety
     ///
-    /// For `'a` the following holds.
+    /// For `'a` these conditions apply.
     ///
     /// - Each buffer is initialised memory of `len` elements of its `dtype`, and aligned to them.
-    /// - No other code, on any thread, accesses the memory of a buffer that is not `Access::Read`. With strided rows
-    ///   only the elements of `own` count.
+    /// - No other code, on any thread, accesses the memory of a buffer that is not `Access::Read`. With
+    ///   strided rows only the elements of `own` count.
     /// - No code writes an `Access::Read` buffer.
     /// - No buffer is `taken`.
     pub(crate) unsafe fn new(
@@ -288,13 +291,13 @@ impl<'a> CpuArgs<'a> {
         self.prefetcher
     }
 
-    /// Returns the row memory of the thread in `N` equal parts. It may be called once.
+    /// Returns the row memory of the thread in `N` equal parts. The method may be called once.
     #[inline]
     pub fn row_memory<const N: usize>(&mut self) -> [&'a mut [f32]; N] {
         let rows = std::mem::take(&mut self.rows);
         let len = rows.len() / N;
         let mut parts = rows.chunks_exact_mut(len.max(1));
-        // An empty row has none.
+        // Parts of an empty row memory are empty.
         std::array::from_fn(|_| parts.next().unwrap_or_default())
     }
 
@@ -309,11 +312,13 @@ impl<'a> CpuArgs<'a> {
     pub fn read<T: Word>(&self, i: usize) -> &'a [T] {
         let buffer = self.buffers[i];
         assert!(buffer.access == Access::Read && T::holds(buffer.dtype), "{}", mismatch("read", i, &buffer));
-        // SAFETY: by the contract of `new`, the memory holds `len` such elements for `'a` and nothing writes it.
+        // SAFETY: by the contract of `new`, the memory has `len` such elements for `'a`, and no code writes
+        // it.
         unsafe { std::slice::from_raw_parts(buffer.ptr.cast::<T>(), buffer.len) }
     }
 
-    /// Returns the window of buffer `i` that belongs to these items. It may be called once per buffer.
+    /// Returns the window of buffer `i` that belongs to these items. The method may be called once per
+    /// buffer.
     #[inline]
     pub fn write<T: Word>(&mut self, i: usize) -> Window<'a, T> {
         let buffer = &mut self.buffers[i];
@@ -322,12 +327,12 @@ impl<'a> CpuArgs<'a> {
         buffer.taken = true;
         if let Some(beside) = buffer.beside {
             let own = buffer.own.0..buffer.own.1;
-            // SAFETY: by the contract of `new`, the memory holds `len` such elements for `'a`, and nothing else accesses
-            // those of the items' own; `taken` keeps a second window from being made.
+            // SAFETY: by the contract of `new`, the memory has `len` such elements for `'a`, and no other
+            // code accesses the elements of `own`. `taken` prevents a second window.
             return Window::Beside(unsafe { Rows::new(buffer.ptr.cast::<T>(), buffer.len, beside, own) });
         }
-        // SAFETY: by the contract of `new`, the memory holds `len` such elements for `'a` and nothing else
-        // accesses it; `taken` keeps a second slice from being made.
+        // SAFETY: by the contract of `new`, the memory has `len` such elements for `'a`, and no other code
+        // accesses it. `taken` prevents a second slice.
         let elements = unsafe { std::slice::from_raw_parts_mut(buffer.ptr.cast::<T>(), buffer.len) };
         Window::Run(Run::new(elements, buffer.first, buffer.streams))
     }

@@ -19,11 +19,12 @@ pub struct LaunchConfig {
     pub grid: u32,
 }
 
-/// Minimum elements per block, if the elements suffice for all multiprocessors. A block start costs as much as the
-/// traffic of a kilobyte or two.
+/// Minimum elements per block, if the elements suffice for all multiprocessors. A block start costs as much
+/// as the traffic of a kilobyte or two.
 const BLOCK_ELEMENTS: u64 = 1024;
 
-/// Maximum threads per launch. Kernels count threads in 32 bits, and add a thread's number to that of an element.
+/// Maximum threads per launch. Kernels count threads in 32 bits, and add a thread's number to that of an
+/// element.
 const THREADS_MAX: u64 = 1 << 31;
 
 /// Default threads per block: enough warps to hide latency, yet a block with many registers still fits.
@@ -33,14 +34,14 @@ const BLOCK: u32 = 256;
 const TEAM_BLOCK: u32 = 128;
 
 impl LaunchConfig {
-    /// Returns the configuration for `elements`, with `grain` elements per thread and iteration, on a device with these
-    /// facts.
+    /// Returns the configuration for `elements`, with `grain` elements per thread and iteration, on a device
+    /// with these facts.
     ///
-    /// The block is the smallest whole number of warps that covers the iterations, at most 256 threads. 256 divides the
-    /// resident threads of a multiprocessor. The grid covers the iterations: the device assigns blocks to
-    /// multiprocessors as they become free, which balances the tail. Threads loop with the stride of the grid in two
-    /// cases only. One is a grid beyond 2³¹ threads. The other is a grid of more blocks than the device keeps resident,
-    /// with fewer than 1024 elements per block.
+    /// The block is the smallest whole number of warps that covers the iterations, at most 256 threads. 256
+    /// divides the resident threads of a multiprocessor. The grid covers the iterations: the device assigns
+    /// blocks to multiprocessors as they become free, which balances the tail. Threads loop with the stride
+    /// of the grid in two cases only. One is a grid beyond 2³¹ threads. The other is a grid of more blocks
+    /// than the device keeps resident, with fewer than 1024 elements per block.
     pub fn new(facts: &DeviceFacts, elements: u64, grain: u32) -> LaunchConfig {
         let iterations = elements.div_ceil(u64::from(grain.max(1))).max(1);
         let threads_max = u64::from(facts.block_threads_max.clamp(1, BLOCK));
@@ -52,8 +53,8 @@ impl LaunchConfig {
 
     /// Returns the configuration for `iterations`, each by a team of `team` threads on `each` elements.
     ///
-    /// A team larger than a warp is a block. Smaller teams share a block of four warps, or of as many warps as the
-    /// teams need. The grid follows the rules of `new`.
+    /// A team larger than a warp is a block. Smaller teams share a block of four warps, or of as many warps
+    /// as the teams need. The grid follows the rules of `new`.
     pub fn teams(facts: &DeviceFacts, iterations: u64, each: u64, team: u32) -> LaunchConfig {
         let warp = facts.warp_size.max(1);
         let teams_max = if team > warp { 1 } else { u64::from((TEAM_BLOCK / team.max(1)).max(1)) };
@@ -85,9 +86,10 @@ impl LaunchConfig {
         LaunchConfig { block, grid: grid as u32 }
     }
 
-    /// Limits the grid to the blocks that the device keeps resident at once, in whole clusters of `cluster` blocks.
+    /// Limits the grid to the blocks that the device keeps resident at once, in whole clusters of `cluster`
+    /// blocks.
     ///
-    /// It suits kernels with a prologue per thread: fewer threads repeat the prologue less often.
+    /// The limit suits kernels with a prologue per thread: fewer threads repeat the prologue less often.
     pub fn resident(self, facts: &DeviceFacts, cluster: u32) -> LaunchConfig {
         let cluster = u64::from(cluster.max(1));
         let most = (resident(facts, self.block) / cluster).max(1) * cluster;
@@ -99,26 +101,26 @@ impl LaunchConfig {
         LaunchConfig::new(device.facts(), elements, grain)
     }
 
-    /// Returns the configuration for an NVIDIA A100: 108 multiprocessors of 2048 threads (NVIDIA A100 whitepaper,
-    /// 2020).
+    /// Returns the configuration for an NVIDIA A100: 108 multiprocessors of 2048 threads (NVIDIA A100
+    /// whitepaper, 2020).
     pub fn a100(elements: u64, grain: u32) -> LaunchConfig {
         LaunchConfig::new(&DeviceFacts::a100(), elements, grain)
     }
 
-    /// Returns the configuration for an NVIDIA H100 SXM: 132 multiprocessors of 2048 threads (NVIDIA H100 whitepaper,
-    /// 2022).
+    /// Returns the configuration for an NVIDIA H100 SXM: 132 multiprocessors of 2048 threads (NVIDIA H100
+    /// whitepaper, 2022).
     pub fn h100(elements: u64, grain: u32) -> LaunchConfig {
         LaunchConfig::new(&DeviceFacts::h100(), elements, grain)
     }
 
-    /// Returns the configuration for an NVIDIA RTX 4090: 128 multiprocessors of 1536 threads (NVIDIA Ada whitepaper,
-    /// 2022).
+    /// Returns the configuration for an NVIDIA RTX 4090: 128 multiprocessors of 1536 threads (NVIDIA Ada
+    /// whitepaper, 2022).
     pub fn rtx4090(elements: u64, grain: u32) -> LaunchConfig {
         LaunchConfig::new(&DeviceFacts::rtx4090(), elements, grain)
     }
 
-    /// Returns the occupancy: the share of a multiprocessor's resident threads that blocks of this size can fill, from
-    /// 0 to 1.
+    /// Returns the occupancy: the share of a multiprocessor's resident threads that blocks of this size can
+    /// fill, from 0 to 1.
     ///
     /// Registers and shared memory do not count.
     pub fn occupancy(&self, facts: &DeviceFacts) -> f64 {
@@ -129,7 +131,7 @@ impl LaunchConfig {
 
 /// Returns the number of blocks of `block` threads that a device keeps resident, if only threads limit it.
 ///
-/// The number is at least one per multiprocessor, whatever the facts say.
+/// The number is at least one per multiprocessor, for any facts.
 fn resident(facts: &DeviceFacts, block: u32) -> u64 {
     let each = (facts.multiprocessor_threads_max / block.max(1)).max(1);
     u64::from(facts.multiprocessors.max(1)) * u64::from(each)
@@ -152,7 +154,8 @@ impl DeviceFacts {
     }
 }
 
-/// Returns the facts of an NVIDIA GPU (CUDA programming guide, technical specifications per compute capability).
+/// Returns the facts of an NVIDIA GPU (CUDA programming guide, technical specifications per compute
+/// capability).
 fn nvidia(
     multiprocessors: u32,
     multiprocessor_threads_max: u32,
@@ -203,7 +206,8 @@ impl Coalescing {
         offset.checked_next_multiple_of(self.bytes())
     }
 
-    /// Returns the highest level of alignment of an offset in bytes; `Coalescing::None` for no multiple of 32.
+    /// Returns the highest level of alignment of an offset in bytes; `Coalescing::None` for no multiple of
+    /// 32.
     pub const fn of(offset: usize) -> Coalescing {
         match offset.trailing_zeros() {
             0..=4 => Coalescing::None,
@@ -235,7 +239,8 @@ mod tests {
         check(&h100, 1 << 24, 4, 256, 1 << 14);
         check(&h100, (1 << 31) + 256, 4, 256, (1 << 21) + 1);
         check(&h100, u64::MAX, 1, 256, 1 << 23);
-        // 2048 / 256 = 8 blocks on each of 132 multiprocessors, and from there on blocks of at least 1024 elements.
+        // 2048 / 256 = 8 blocks on each of 132 multiprocessors. Larger spaces get blocks of at least 1024
+        // elements.
         check(&h100, 1 << 16, 1, 256, 256);
         check(&h100, 1 << 19, 1, 256, 1056);
         check(&h100, 1 << 24, 1, 256, 1 << 14);
@@ -254,10 +259,10 @@ mod tests {
         check(1 << 19, 32, 16, 128, 1 << 14);
         check(1 << 14, 4096, 128, 128, 1 << 14);
         check(40, 1 << 14, 1024, 1024, 40);
-        // Threads are counted in 32 bits.
+        // The number of threads is limited to 32 bits.
         check(1 << 27, 512, 32, 128, 1 << 24);
         check(u64::MAX, 1 << 20, 1024, 1024, 1 << 21);
-        // More than any device has, of which one block is left.
+        // The team is larger than on any device, so the grid has one block.
         check(5, 1, (1 << 31) + 32, (1 << 31) + 32, 1);
         check(5, 1, u32::MAX, u32::MAX - 31, 1);
     }
@@ -269,7 +274,7 @@ mod tests {
         assert_eq!(grid(&DeviceFacts::h100(), 1 << 24), 1056);
         assert_eq!(grid(&DeviceFacts::h100(), 1 << 12), 4);
         assert_eq!(grid(&DeviceFacts::a100(), 1 << 24), 864);
-        // 1536 / 256 = 6 on each of 128.
+        // 1536 / 256 = 6 blocks on each of 128 multiprocessors.
         assert_eq!(grid(&DeviceFacts::rtx4090(), 1 << 24), 768);
     }
 
@@ -279,7 +284,7 @@ mod tests {
         let grid = |rows, cluster| {
             LaunchConfig::clusters(&h100, rows, 1 << 16, (512, cluster)).resident(&h100, cluster).grid
         };
-        // 2048 / 512 = 4 on each of 132 are 528.
+        // 2048 / 512 = 4 blocks on each of 132 multiprocessors are 528.
         assert_eq!([1, 3, 4, 5, 7].map(|cluster| grid(1000, cluster)), [528, 528, 528, 525, 525]);
         assert_eq!(grid(2, 5), 10);
         // A device that keeps fewer blocks than a cluster has still starts one.
@@ -294,7 +299,8 @@ mod tests {
         let unknown =
             DeviceFacts { multiprocessor_threads_max: 0, multiprocessors: 0, warp_size: 0, ..facts };
         check(&unknown, 1 << 20, 0, 100, 3);
-        // Less than a warp, and nothing at all: whatever is said, one block has a legal number of threads.
+        // The device has less than a warp, or no threads at all. One block still has a legal number of
+        // threads.
         let tiny = DeviceFacts { block_threads_max: 16, warp_size: 32, grid_max: 0, ..facts };
         check(&tiny, 1 << 20, 1, 16, 1);
         check(&DeviceFacts { block_threads_max: 0, ..tiny }, 1 << 20, 1, 1, 1);
@@ -303,7 +309,7 @@ mod tests {
     #[test]
     fn occupancy_is_what_whole_blocks_fill() {
         assert_eq!(LaunchConfig { block: 256, grid: 1 }.occupancy(&DeviceFacts::rtx4090()), 1.0);
-        // One block of 1024 of 1536 threads.
+        // One block fills 1024 of 1536 threads.
         assert_eq!(LaunchConfig { block: 1024, grid: 1 }.occupancy(&DeviceFacts::rtx4090()), 2.0 / 3.0);
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Programs use this crate through the facade `fusion`.
 //!
-//! - `tensor`, `shape` and `error`: the types that users hold.
+//! - `tensor`, `shape` and `error`: the types of the public interface.
 //! - `run`: the executor, which runs plans.
 //! - `kernel`: the contract with generated code.
 //! - `device`: the devices, one backend per file.
@@ -40,7 +40,7 @@ macro_rules! fuse {
     };
 }
 
-/// Names that generated code uses. They are not a public interface and change without notice.
+/// Names that generated code uses. The names are not a public interface and change without notice.
 #[doc(hidden)]
 pub mod __private {
     pub use std::borrow::Cow;

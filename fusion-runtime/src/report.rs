@@ -13,10 +13,10 @@ use crate::kernel::{Launch, Plan};
 
 /// The fusion report of a function: its kernels, and the reason for each kernel boundary.
 ///
-/// `Display` prints a line of totals and a table with a row per kernel. Below the table stands a line for each value
-/// stored between kernels and for each result with a kernel of its own. The line gives the reason with line and column
-/// of the source. `{report:80}` is at most 80 columns wide where words allow, `{report}` 120. Bytes are formulas of the
-/// dims until `bind` gives their extents.
+/// `Display` prints a line of totals and a table with a row per kernel. Below the table stands a line for
+/// each value stored between kernels and for each result with a kernel of its own. The line gives the reason
+/// with line and column of the source. `{report:80}` is at most 80 columns wide if no word is longer,
+/// `{report}` 120. Bytes are formulas of the dims until `bind` gives their extents.
 #[derive(Clone, Debug)]
 pub struct Report(report::Report);
 
@@ -53,9 +53,9 @@ impl Report {
 
     /// Returns the number of kernels of the fused function.
     ///
-    /// The number is that of the first of CUDA, wgpu and the CPU for which the function is compiled. Another target may
-    /// need more kernels if it binds fewer buffers, and `Display` lists them. A long reduction may run as several
-    /// launches: `launches` counts these.
+    /// The number is that of the first of CUDA, wgpu and the CPU for which the function is compiled. Another
+    /// target may need more kernels if it binds fewer buffers, and `Display` lists them. A long reduction may
+    /// run as several launches: `launches` counts these.
     pub fn kernels(&self) -> usize {
         self.0.kernels()
     }
@@ -72,25 +72,28 @@ impl Report {
         self.0.ops()
     }
 
-    /// Returns the bytes of tensors that the kernels of a call read and write, or `None` if an extent is missing or
-    /// they overflow.
+    /// Returns the bytes of tensors that the kernels of a call read and write, or `None` if an extent is
+    /// missing or the number overflows.
     ///
-    /// The call runs on the first of the function's targets with the usual limits of its devices, or on the device
-    /// given to `on`. Data that a kernel reads twice counts twice. Partial results between the launches of a split
-    /// reduction count too. Data shared by rows counts once, and so does a row that stays in the cache of a CPU thread.
+    /// The call runs on the first of the function's targets with the usual limits of its devices, or on the
+    /// device given to `on`. Data that a kernel reads twice counts twice. Partial results between the
+    /// launches of a split reduction count too. Data shared by rows counts once, and so does a row that stays
+    /// in the cache of a CPU thread.
     pub fn bytes(&self) -> Option<u64> {
         self.0.bytes()
     }
 
-    /// Returns the bytes read and written without fusion, or `None` if an extent is missing or they overflow.
+    /// Returns the bytes read and written without fusion, or `None` if an extent is missing or the number
+    /// overflows.
     pub fn unfused_bytes(&self) -> Option<u64> {
         self.0.unfused_bytes()
     }
 
-    /// Returns the peak of temporary memory during a call, in bytes, or `None` if an extent is missing or it overflows.
+    /// Returns the peak of temporary memory during a call, in bytes, or `None` if an extent is missing or the
+    /// peak overflows.
     ///
-    /// The call is that of `bytes`. Temporaries hold values between kernels and partial results of split reductions.
-    /// Memory of a dead temporary is reused by later ones.
+    /// The call is the call of `bytes`. Temporaries store values between kernels and partial results of split
+    /// reductions. Memory of a dead temporary is reused by later ones.
     pub fn peak_temporary_bytes(&self) -> Option<u64> {
         self.0.peak_temporary_bytes()
     }
@@ -109,8 +112,8 @@ impl Report {
 
     /// Returns `peak_temporary_bytes` as a formula of the missing dims, for a call with the fewest launches.
     ///
-    /// The formula is a `max(…)` if no term is always the largest. A `max` of too many terms is replaced by the term
-    /// that is the largest for dims of 1024.
+    /// The formula is a `max(…)` if no term is always the largest. A `max` of too many terms is replaced by
+    /// the term that is the largest for dims of 1024.
     pub fn peak_temporary_bytes_formula(&self) -> String {
         self.0.peak_temporary_bytes_formula()
     }
@@ -118,8 +121,8 @@ impl Report {
     /// Returns the report with numbers for these dims: `report.bind(&[("N", 1024)])?`.
     ///
     /// # Errors
-    /// `Error::UnknownDim` for a dim that the function does not have; `Error::InvalidExtent` for an extent beyond 63
-    /// bits.
+    /// `Error::UnknownDim` for a dim that the function does not have; `Error::InvalidExtent` for an extent
+    /// beyond 63 bits.
     pub fn bind(mut self, extents: &[(&str, usize)]) -> Result<Report> {
         for &(dim, extent) in extents {
             let refused = match self.0.bind(dim, extent) {
@@ -149,7 +152,8 @@ impl Report {
 
     /// Returns the report as a Graphviz graph, in the DOT language.
     ///
-    /// Nodes are kernels. Edges are the tensors between them, with their bytes and the reason for the boundary.
+    /// Nodes are kernels. Edges are the tensors between them, with their bytes and the reason for the
+    /// boundary.
     pub fn to_dot(&self) -> String {
         self.0.to_dot()
     }

@@ -1,7 +1,7 @@
 //! The executor: runs a plan on the device of its arguments.
 //!
-//! Invariant: at a launch, the memory it writes belongs to this call alone, and the memory it reads lives until the
-//! launch returns. No argument is written before all arguments are checked.
+//! Invariant: at a launch, the memory it writes belongs to this call alone, and the memory it reads lives
+//! until the launch returns. No argument is written before all arguments are checked.
 
 use fusion_compiler::ir::dtype::DType;
 use fusion_compiler::ir::graph::Access;
@@ -42,7 +42,8 @@ impl<'a, T: Element> From<&'a mut Tensor<T>> for Arg<'a> {
     }
 }
 
-// One `IntoScalar` for each type, and none for several: so a literal, or what is converted `into()` it, gets this one.
+// Each type implements `IntoScalar` for itself only. The type of a literal, and the target of an `into()`,
+// follow.
 macro_rules! scalars {
     ($($element:ty: $kind:ident;)*) => { $(
         impl From<$element> for Arg<'_> {
@@ -131,7 +132,8 @@ pub fn instance<T: Float>(plans: [&'static StaticPlan; DType::GENERIC.len()]) ->
 
 /// Runs a plan and writes its results into the tensors of `outs`. A repeated call allocates nothing.
 ///
-/// A tensor that shares its memory gets memory of its own first. The tensors it shared with keep their elements.
+/// A tensor that shares its memory gets memory of its own first. The tensors it shared with keep their
+/// elements.
 ///
 /// # Errors
 /// The errors of `run`; `Error::OutShape` if a tensor has another shape than its result.
@@ -173,7 +175,7 @@ fn make_outputs(plan: &Plan, bound: &Bound, outs: &mut [Arg<'_>]) -> Result<Made
     }
     let mut outs = outs.iter_mut().enumerate();
     let mut made = Made::new();
-    // All are checked before the first is touched.
+    // All tensors are checked before the first one changes.
     let mut ready: SmallVec<[&mut RawTensor; 2]> = SmallVec::new();
     for output in plan.outputs.iter() {
         let out = if output.dest == Dest::Returned { outs.next() } else { None };
@@ -218,7 +220,7 @@ fn check_out(
         let is_tensor =
             |kind: &ParamKind| matches!(kind, ParamKind::Tensor { .. } | ParamKind::AnyShape { .. });
         let first = plan.params.iter().find(|param| is_tensor(&param.kind));
-        // Without one, the first result says where the call runs.
+        // Without a tensor argument, the first result determines the device of the call.
         let first = first.map_or_else(|| String::from("out_0"), |param| param.name.to_string());
         let (function, second) = (function(), name());
         return Err(Error::DeviceMismatch { function, first, first_device, second, second_device });
@@ -266,7 +268,8 @@ struct State<'a> {
 
 /// A temporary with memory.
 struct Temp {
-    /// Number of the temporary in the program. The list holds live temporaries only, since a program has many more.
+    /// Number of the temporary in the program. The list contains live temporaries only, since a program has
+    /// many more.
     number: u16,
     memory: Memory,
     /// Number of elements.
@@ -277,8 +280,8 @@ type Temps = SmallVec<[Temp; 4]>;
 
 /// Runs the steps in order.
 ///
-/// Before the first step that changes an argument, all later steps get their temporaries too. If memory runs out there,
-/// no argument has changed, and the caller may repeat the call.
+/// Before the first step that changes an argument, all later steps get their temporaries too. If that
+/// allocation fails, no argument has changed, and the caller may repeat the call.
 fn run_steps(program: &Program<Code>, state: &State<'_>) -> Result<()> {
     let (mut temps, first) = (Temps::new(), first_update(program));
     for (number, step) in program.steps.iter().enumerate() {
@@ -319,7 +322,7 @@ fn run_launch(launch: &Launch, state: &State<'_>, temps: &Temps) -> Result<()> {
     for buffer in launch.buffers.iter() {
         buffers.push(state.region(buffer.slot, temps)?);
     }
-    // Rows may be many and without elements.
+    // A space with many rows may still have no elements.
     let mut written = launch.buffers.iter().zip(&buffers).filter(|(arg, _)| arg.access != Access::Read);
     if written.all(|(_, region)| region.len == 0) {
         return Ok(());
@@ -482,7 +485,7 @@ mod tests {
         assert!(error.to_string().starts_with("`f`: `p` is written but shares memory with `g`"), "{error}");
         let error = check([Access::Read, Access::Write], &whole, 0).unwrap_err();
         assert!(error.to_string().starts_with("`f`: `g` is written but shares memory with `p`"), "{error}");
-        // The next part starts where the first ends.
+        // The second part starts at the end of the first.
         assert_eq!(check([Access::Write, Access::Read], &whole, 32), Ok(()));
         assert_eq!(check([Access::Read, Access::Read], &whole, 0), Ok(()));
         assert_eq!(check([Access::Write, Access::Write], &other, 0), Ok(()));

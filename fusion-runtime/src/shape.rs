@@ -28,7 +28,7 @@ impl Shape {
 
     /// Returns the number of elements, or `None` if it overflows `usize`. Rank 0 has 1 element.
     ///
-    /// A shape with an extent of 0 has 0 elements, whatever its other extents.
+    /// A shape with an extent of 0 has 0 elements, for any other extents.
     pub fn count(&self) -> Option<usize> {
         if self.0.contains(&0) {
             return Some(0);
@@ -45,7 +45,7 @@ impl Shape {
         self.count()
             .filter(|_| self.0.iter().all(addressable))
             .and_then(|count| Some((count, count.checked_mul(element_bytes)?)))
-            // Room is left for the rounding of sizes in the pools.
+            // The pools round sizes up, which must not overflow.
             .filter(|&(_, bytes)| bytes <= isize::MAX as usize / 2)
             .ok_or_else(|| Error::TooLarge { shape: self.clone() })
     }

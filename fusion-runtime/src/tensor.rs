@@ -1,7 +1,7 @@
 //! Tensors: contiguous elements on a device.
 //!
-//! Invariant: a `&mut` tensor writes its memory only while no other tensor shares it. A write to shared memory copies
-//! first.
+//! Invariant: a `&mut` tensor writes its memory only while no other tensor shares it. A write to shared
+//! memory copies first.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -16,8 +16,8 @@ use crate::error::{Error, Result};
 use crate::run::Arg;
 use crate::shape::Shape;
 
-/// Element type of a tensor. The trait is sealed: `f32`, `f16`, `bf16`, `f64`, `i32`, `u32`, `i16`, `u16`, `i8`, `u8`
-/// and `bool` implement it.
+/// Element type of a tensor. The trait is sealed: `f32`, `f16`, `bf16`, `f64`, `i32`, `u32`, `i16`, `u16`,
+/// `i8`, `u8` and `bool` implement it.
 pub trait Element: Copy + Default + PartialEq + fmt::Debug + Send + Sync + sealed::Sealed + 'static {
     /// The dtype in the language.
     const DTYPE: DType;
@@ -108,7 +108,7 @@ impl sealed::Sealed for bool {
     }
 
     fn fill(elements: &mut [bool], read: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
-        // Whatever the memory holds, a truth value is one of two.
+        // A byte may have any value, but a `bool` has one of two.
         let mut bytes = vec![0; elements.len()];
         read(&mut bytes)?;
         elements.iter_mut().zip(bytes).for_each(|(element, byte)| *element = byte != 0);
@@ -122,8 +122,8 @@ impl Element for bool {
 
 /// A tensor: contiguous elements of one type on one device, in row-major order.
 ///
-/// Cloning shares the memory in O(1). A function that updates one of two sharing tensors in place copies its memory
-/// first.
+/// Cloning shares the memory in O(1). A function that updates one of two sharing tensors in place copies its
+/// memory first.
 #[derive(Clone)]
 pub struct Tensor<T: Element> {
     raw: RawTensor,
@@ -142,12 +142,12 @@ pub struct RawTensor {
     len: usize,
     shape: Shape,
     dtype: DType,
-    /// Lease of a lent part. While the lease lives, the tensor it was taken from waits, and this thread may not write
-    /// it.
+    /// Lease of a lent part. While the lease lives, the tensor it was taken from waits, and this thread may
+    /// not write it.
     lease: Option<Weak<ThreadId>>,
 }
 
-/// A clone shares the memory. It does not inherit the lease.
+/// A clone shares the memory. A clone does not inherit the lease.
 impl Clone for RawTensor {
     fn clone(&self) -> RawTensor {
         let RawTensor { memory, device, offset, len, shape, dtype, lease: _ } = self;
@@ -193,7 +193,8 @@ impl<T: Element> Tensor<T> {
     /// Returns a tensor with a copy of `elements`, in row-major order.
     ///
     /// # Errors
-    /// `Error::Shape` if the number of elements differs from the shape's; `Error::TooLarge`; `Error::OutOfMemory`.
+    /// `Error::Shape` if the number of elements differs from the shape's; `Error::TooLarge`;
+    /// `Error::OutOfMemory`.
     pub fn from_slice(device: &Device, elements: &[T], shape: impl Into<Shape>) -> Result<Tensor<T>> {
         let shape = shape.into();
         if shape.count() != Some(elements.len()) {
@@ -227,7 +228,7 @@ impl<T: Element> Tensor<T> {
     /// # Errors
     /// `Error::TooLarge`; `Error::OutOfMemory`.
     pub fn full(device: &Device, value: T, shape: impl Into<Shape>) -> Result<Tensor<T>> {
-        /// Elements copied at a time. A chunk keeps the host from holding a second tensor.
+        /// Elements copied at a time. Chunks avoid a second tensor on the host.
         const CHUNK: usize = 1 << 18;
         let tensor = Tensor::wrap(RawTensor::allocate(device, T::DTYPE, shape.into())?);
         let chunk = vec![value; tensor.len().min(CHUNK)];
@@ -240,9 +241,10 @@ impl<T: Element> Tensor<T> {
 
     /// Wraps the first bytes of an application's buffer as a tensor, without a copy.
     ///
-    /// The buffer must belong to the device of `Device::from_wgpu`. It needs the usages `STORAGE`, `COPY_SRC` and
-    /// `COPY_DST`, and a size that is a multiple of 16 bytes. A call submits its work to the queue before it returns.
-    /// Work that the application submits or writes after the call runs after that work.
+    /// The buffer must belong to the device of `Device::from_wgpu`. The buffer needs the usages `STORAGE`,
+    /// `COPY_SRC` and `COPY_DST`, and a size that is a multiple of 16 bytes. A call submits its work to the
+    /// queue before it returns. Commands that the application submits or writes after the call run after that
+    /// work.
     ///
     /// # Errors
     /// `Error::Unsupported` if the buffer does not meet these conditions, or the device is not a wgpu device;
@@ -329,8 +331,8 @@ impl<T: Element> Tensor<T> {
         Ok(Tensor::wrap(RawTensor { shape, ..self.raw.clone() }))
     }
 
-    /// Returns the tensor on another device. The memory is shared if `device` is the tensor's own, else copied through
-    /// the host.
+    /// Returns the tensor on another device. The memory is shared if `device` is the tensor's own, else
+    /// copied through the host.
     ///
     /// # Errors
     /// The errors of `to_vec` and `from_slice`.
@@ -352,11 +354,12 @@ impl<T: Element> Tensor<T> {
         Tensor::wrap(RawTensor { shape, len, offset, ..self.raw.clone() })
     }
 
-    /// Lends the elements from `start` on to `write`, which updates them in place. A tensor that `write` puts in their
-    /// place is copied back.
+    /// Lends the elements from `start` on to `write`, which updates them in place. If `write` replaces the
+    /// lent tensor, the replacement is copied back.
     ///
     /// # Errors
-    /// The errors of `write`; `Error::OutOfMemory`; `Error::Shape` if `write` leaves a tensor of another shape.
+    /// The errors of `write`; `Error::OutOfMemory`; `Error::Shape` if `write` leaves a tensor of another
+    /// shape.
     pub(crate) fn lend<R>(
         &mut self,
         start: usize,
@@ -475,7 +478,7 @@ impl RawTensor {
         start < end && self.memory.is_same(&other.memory)
     }
 
-    /// Gives the tensor memory of its own if it shares memory, and copies the elements.
+    /// Gives the tensor memory of its own if the memory is shared, and copies the elements.
     pub(crate) fn make_unique(&mut self) -> Result<()> {
         if !self.is_unique() {
             let bytes = self.len * self.dtype.size();
@@ -485,8 +488,8 @@ impl RawTensor {
         Ok(())
     }
 
-    /// Takes the elements of another tensor of the same shape, by taking its memory. External memory receives a copy
-    /// instead.
+    /// Takes the elements of another tensor of the same shape, by taking its memory. External memory receives
+    /// a copy instead.
     pub(crate) fn replace(&mut self, new: RawTensor) -> Result<()> {
         if !self.is_replaced_by_copy() {
             *self = new;
@@ -496,13 +499,13 @@ impl RawTensor {
         self.device.0.copy((&new.memory, new.offset), (&self.memory, self.offset), bytes)
     }
 
-    /// Returns true if `replace` copies into the tensor's memory. The owner of external memory must see the new
-    /// elements.
+    /// Returns true if `replace` copies into the tensor's memory. The owner of external memory must see the
+    /// new elements.
     pub(crate) fn is_replaced_by_copy(&self) -> bool {
         self.memory.is_external() && self.is_unique() && self.len > 0
     }
 
-    /// Gives the tensor memory of its own if it shares memory. The elements are unspecified afterwards.
+    /// Gives the tensor memory of its own if the memory is shared. The elements are unspecified afterwards.
     pub(crate) fn make_unique_uninit(&mut self) -> Result<()> {
         if !self.is_unique() {
             *self = RawTensor::allocate(&self.device, self.dtype, self.shape.clone())?;
@@ -512,11 +515,11 @@ impl RawTensor {
 
     /// Returns true if no other tensor uses the memory. A tensor that waits for its lent part does not count.
     pub(crate) fn is_unique(&self) -> bool {
-        // To another thread, whoever has lent it may come back at any time.
+        // The lender may write again at any time from the point of view of another thread.
         let lent_here = |lease: Arc<ThreadId>| *lease == thread::current().id();
         let waits = self.lease.as_ref().and_then(Weak::upgrade).is_some_and(lent_here);
         let is_unique = Arc::strong_count(&self.memory) == 1 + usize::from(waits);
-        // What other threads have read of it before they let go comes before what is written now.
+        // Reads by other threads, before they released the memory, happen before the writes that follow.
         fence(Ordering::Acquire);
         is_unique
     }

@@ -1,6 +1,7 @@
 //! Windows: the elements of a buffer that the items of a launch may write.
 //!
-//! Invariant: an element in a window belongs to its items alone, whatever generated code asks for.
+//! Invariant: an element in a window belongs to the items of that window alone, for any request of generated
+//! code.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -23,8 +24,8 @@ pub struct Run<'a, T> {
     streams: bool,
 }
 
-/// Layout of strided rows: the buffer has `each` runs of `inner` elements for every run of `inner` elements of the
-/// space.
+/// Layout of strided rows: the buffer has `each` runs of `inner` elements for every run of `inner` elements
+/// of the space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Beside {
     pub(crate) each: usize,
@@ -46,7 +47,7 @@ impl<'a, T> Window<'a, T> {
     /// Returns `len` elements from element `first` on.
     ///
     /// # Panics
-    /// If the range is not within the window. Generated code asks for no other range.
+    /// If the range is not within the window. Generated code requests no other range.
     pub fn run(&mut self, first: usize, len: usize) -> &mut [T] {
         match self {
             Window::Run(run) => run.run(first, len),
@@ -78,7 +79,8 @@ impl<'a, T> Window<'a, T> {
 }
 
 impl<'a, T> Run<'a, T> {
-    /// Makes a window of `elements`, the first of which has the number `first`. `streams` selects non-temporal stores.
+    /// Makes a window of `elements`, the first of which has the number `first`. `streams` selects
+    /// non-temporal stores.
     pub(crate) fn new(elements: &'a mut [T], first: usize, streams: bool) -> Run<'a, T> {
         Run { elements, first, streams }
     }
@@ -97,7 +99,7 @@ impl<'a, T> Run<'a, T> {
     /// Returns `len` elements from element `first` on.
     ///
     /// # Panics
-    /// If the range is not within the window. Generated code asks for no other range.
+    /// If the range is not within the window. Generated code requests no other range.
     #[inline(always)]
     pub fn run(&mut self, first: usize, len: usize) -> &mut [T] {
         &mut self.elements[first - self.first..][..len]
@@ -118,8 +120,8 @@ impl<'a, T> Rows<'a, T> {
     ///
     /// # Safety
     ///
-    /// For `'a` the buffer is initialised memory, and no other code accesses the buffer's elements that belong to
-    /// `own`.
+    /// For `'a` the buffer is initialised memory, and no other code accesses the buffer's elements that
+    /// belong to `own`.
     pub(crate) unsafe fn new(ptr: *mut T, len: usize, beside: Beside, own: Range<usize>) -> Rows<'a, T> {
         Rows { ptr, len, beside, own, memory: PhantomData }
     }
@@ -127,7 +129,7 @@ impl<'a, T> Rows<'a, T> {
     /// Returns `len` elements of one run, from element `first` on.
     ///
     /// # Panics
-    /// If the range is not within the window. Generated code asks for no other range.
+    /// If the range is not within the window. Generated code requests no other range.
     #[inline(always)]
     pub fn run(&mut self, first: usize, len: usize) -> &mut [T] {
         let Beside { each, inner } = self.beside;
@@ -136,9 +138,9 @@ impl<'a, T> Rows<'a, T> {
         let own = element >= self.own.start && element <= self.own.end && len <= self.own.end - element;
         let within = len <= inner - column && first <= self.len && len <= self.len - first;
         assert!(own && within, "{len} elements from {first} on are not all within the window");
-        // SAFETY: the elements are within the buffer, and `len` neighbours within one run of `inner`: they are of the elements
-        // `element..element + len` of the space, which are these items' own. The borrow of `self` keeps a second slice
-        // from being made.
+        // SAFETY: the elements are within the buffer and within one run of `inner`. These are elements
+        // `element..element + len` of the space, which belong to these items. The borrow of `self` prevents a
+        // second slice.
         unsafe { std::slice::from_raw_parts_mut(self.ptr.add(first), len) }
     }
 
@@ -156,8 +158,8 @@ impl<'a, T> Rows<'a, T> {
 mod tests {
     use super::*;
 
-    /// Returns the runs of a `[2, 3, 4]` tensor, reduced along its middle dim, that belong to elements `own` of the
-    /// `[2, 4]` space.
+    /// Returns the runs of a `[2, 3, 4]` tensor, reduced along its middle dim, that belong to elements `own`
+    /// of the `[2, 4]` space.
     fn runs(own: Range<usize>) -> Vec<(usize, usize)> {
         let mut elements: Vec<usize> = (0..24).collect();
         let beside = Beside { each: 3, inner: 4 };
@@ -178,7 +180,7 @@ mod tests {
             let owns = |first: usize, len: usize| {
                 let row = |at: usize| (at / 12, at % 4);
                 let all = first..first + len;
-                // Neighbours in the tensor, in one run.
+                // The elements are contiguous in the tensor and within one run.
                 first / 4 == (first + len - 1) / 4 && all.end <= 24 && { all }
                     .all(|at| own.contains(&(row(at).0 * 4 + row(at).1)))
             };

@@ -1,4 +1,4 @@
-//! The executor and the CPU device, on plans written by hand.
+//! Tests of the executor and the CPU device, on handwritten plans.
 
 mod plans;
 
@@ -60,7 +60,7 @@ fn in_place_writes_the_tensor_and_no_clone_of_it() {
         axpy(&mut updated, &upload(&x, size), 0.5).unwrap();
         assert_eq!(before.to_vec().unwrap(), y);
         let got = updated.to_vec().unwrap();
-        // Halving is exact, so that the sum is rounded once with and without fused multiply-add.
+        // Halving is exact, so the sum is rounded once with and without fused multiply-add.
         assert!((0..size).all(|i| got[i] == 0.5 * x[i] + y[i]), "size {size}");
     }
 }
@@ -178,7 +178,8 @@ fn many_threads_share_tensors() {
 
 #[test]
 fn every_instruction_set_and_streaming_agree() {
-    // Both are chosen once in a process, so the other tests run again in processes of their own.
+    // A process chooses the instruction set and streaming once, so the other tests run again in processes of
+    // their own.
     let isas = ["base", "avx2", "avx512"].into_iter();
     for (isa, bytes) in isas.flat_map(|isa| [(isa, "0"), (isa, "1000000000")]) {
         let tests = ["relu_of_all_sizes", "steps_temporaries", "in_place_writes"];

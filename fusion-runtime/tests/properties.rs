@@ -1,4 +1,4 @@
-//! Properties of shapes, tensors and the executor, for sizes and values nobody chose.
+//! Properties of shapes, tensors and the executor, for random sizes and values.
 
 #[path = "../../tests/devices/mod.rs"]
 mod devices;
@@ -15,7 +15,7 @@ fn upload(values: &[f32], shape: impl Into<Shape>) -> Tensor<f32> {
 }
 
 proptest! {
-    // The same in every run.
+    // A fixed seed gives the same cases in every run.
     #![proptest_config(ProptestConfig {
         cases: 200,
         rng_seed: RngSeed::Fixed(1),

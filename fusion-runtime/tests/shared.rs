@@ -1,4 +1,4 @@
-//! A device and buffers of the application's own.
+//! Devices and buffers of an application.
 #![cfg(feature = "wgpu")]
 
 use fusion::prelude::*;
@@ -20,7 +20,7 @@ fuse! {
 
 const ELEMENTS: usize = 16;
 
-/// The application's device and queue, and the same as a device of ours.
+/// The device and queue of an application, and their wrapper.
 struct Application {
     device: wgpu::Device,
     queue: wgpu::Queue,
@@ -41,7 +41,7 @@ fn application() -> Option<Application> {
 }
 
 impl Application {
-    /// A buffer of 0, 1, 2, …
+    /// Returns a buffer of 0, 1, 2, …
     fn buffer(&self) -> wgpu::Buffer {
         let usage = BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
         let size = (ELEMENTS * size_of::<f32>()) as u64;
@@ -62,14 +62,14 @@ fn what_is_written_is_in_the_buffer() {
     let Some(application) = application() else { return };
     let buffer = application.buffer();
     let mut p = application.tensor(&buffer, [4, 4]);
-    // The old value is read across, so that the new one is made elsewhere and copied back.
+    // The old value is read in another order, so the new value is written elsewhere and copied back.
     let doubled = shifted(&mut p).expect("it runs");
     assert_eq!(doubled.to_vec().expect("it can be read")[..3], [0.0, 8.0, 16.0]);
     let seen = application.tensor(&buffer, [ELEMENTS]).to_vec().expect("it can be read");
     assert_eq!(seen, (1..=ELEMENTS).map(|i| i as f32).collect::<Vec<_>>());
 }
 
-/// What the application writes or submits after a call comes after it.
+/// Commands that the application writes or submits after a call run after the call.
 #[test]
 fn the_application_goes_on_where_a_call_ended() {
     let Some(application) = application() else { return };
@@ -90,7 +90,7 @@ fn the_application_goes_on_where_a_call_ended() {
     let seen: Vec<u8> = after.get_mapped_range(..).expect("it is mapped").to_vec();
     let expected: Vec<u8> = (1..=ELEMENTS).flat_map(|i| (i as f32).to_le_bytes()).collect();
     assert_eq!(seen, expected);
-    // What is read of it is read before it is written again.
+    // The call reads the buffer before it is written again.
     let copy = shifted(&mut p).expect("it runs");
     application.queue.write_buffer(&buffer, 0, &[0; 4 * ELEMENTS]);
     assert_eq!(doubled.to_vec().expect("it can be read")[..3], [0.0, 8.0, 16.0]);
@@ -98,7 +98,7 @@ fn the_application_goes_on_where_a_call_ended() {
     assert_eq!(p.to_vec().expect("it can be read"), [0.0; ELEMENTS]);
 }
 
-/// Also where nothing is copied.
+/// The order also applies to a call without copies.
 #[test]
 fn what_is_read_alone_is_read_before_it_is_written() {
     let Some(application) = application() else { return };
@@ -109,13 +109,13 @@ fn what_is_read_alone_is_read_before_it_is_written() {
     assert_eq!(old.to_vec().expect("it can be read")[..3], [0.0, -1.0, -2.0]);
 }
 
-/// A buffer that is gone makes the device useless, and the error does not say to try again.
+/// A destroyed buffer makes the device unusable, and the error does not suggest a retry.
 #[test]
 fn a_buffer_that_is_destroyed_is_the_end_of_the_device() {
     let Some(application) = application() else { return };
     let (first, second) = (application.buffer(), application.buffer());
     let (mut a, mut b) = (application.tensor(&first, [ELEMENTS]), application.tensor(&second, [ELEMENTS]));
-    // Its bindings are known from a call before.
+    // The bind group is cached by an earlier call.
     both(&mut a, &mut b).expect("it runs");
     second.destroy();
     let error = both(&mut a, &mut b);
@@ -137,7 +137,7 @@ fn one_buffer_under_two_names_is_refused() {
     both(&mut a, &mut b).expect("two buffers");
 }
 
-/// What one kernel writes and another reads, too.
+/// The same applies to a buffer that one kernel writes and another reads.
 #[test]
 fn one_buffer_of_several_kernels_is_refused() {
     let Some(application) = application() else { return };
@@ -150,7 +150,8 @@ fn one_buffer_of_several_kernels_is_refused() {
     assert_eq!(b.to_vec().expect("it can be read")[1], 1.0, "nothing ran");
 }
 
-/// Elements of a byte, whose number is no multiple of four: what the application has behind them stays.
+/// The tensors have bytes as elements, and a length that is no multiple of four. The bytes after them do not
+/// change.
 #[test]
 fn what_is_behind_a_tensor_is_left_alone() {
     let Some(application) = application() else { return };

@@ -1,4 +1,4 @@
-//! Tensors: making, reading, reshaping, and what is refused.
+//! Tensors: construction, reads, reshapes, and refused requests.
 
 #[path = "../../tests/devices/mod.rs"]
 mod devices;
@@ -29,7 +29,7 @@ fn filled_tensors() {
         assert_eq!(Tensor::<f32>::zeros(device, [2, 3]).unwrap().to_vec().unwrap(), [0.0; 6]);
         let large = Tensor::full(device, 9u32, 700_001).unwrap().to_vec().unwrap();
         assert!(large.len() == 700_001 && large.iter().all(|&x| x == 9));
-        // Memory that was used before is filled anew.
+        // Reused memory is filled anew.
         drop(Tensor::full(device, 1.5f32, 5).unwrap());
         assert_eq!(Tensor::<f32>::zeros(device, 5).unwrap().to_vec().unwrap(), [0.0; 5]);
         Ok(())

@@ -1,32 +1,37 @@
-# Makes CUDA programs run on this machine: `source tests/cuda-sim/env.sh`, then say `--features cuda`. For bash.
+# Makes CUDA programs run on this machine, for bash: `source tests/cuda-sim/env.sh`, then use
+# `--features cuda`.
 #
-# Where a GPU and its driver are there they are used; else the simulated driver, which is built first. It must never
-# stand before a real driver in the loader's path, and leaves it alone.
+# A GPU with its driver is used if there is one. Otherwise the script builds the simulated driver and uses it.
+# The simulated driver must never precede a real driver in the loader's path, and leaves a real driver
+# unchanged.
 
 cuda_sim_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cuda_sim_target=$(cd "$cuda_sim_root" && mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd)
 
-# What cust links with, under the name that only the linker looks for. Cargo puts folders of the target folder that were
-# linked from before the system's when it runs a program, so the name that the loader looks for is elsewhere.
+# Builds the simulated driver.
+#
+# cust links `lib64/libcuda.so`, a name that only the linker uses. When cargo runs a program, it puts folders
+# of the target folder that were linked from before the system's. The name that the loader uses is therefore
+# in another folder.
 cuda_sim_build() {
     local place=$cuda_sim_target/cuda-sim name
     (cd "$cuda_sim_root" && cargo build --quiet --package cuda-sim) && mkdir -p "$place/lib64" "$place/run" || return
     for name in lib64/libcuda.so run/libcuda.so.1; do
-        # A program may have the old one mapped: a new file takes its name.
+        # A running program may have the old file mapped, so a new file replaces it.
         cp "$cuda_sim_target/debug/libcuda_sim.so" "$place/$name.new" && mv "$place/$name.new" "$place/$name" || return
     done
 }
 
-# Whether a file is the simulated driver, of whatever checkout.
+# Succeeds if a file is a simulated driver, of any checkout.
 cuda_is_simulator() { grep --quiet --text --fixed-strings CUDA_SIM_REPORT "$1"; }
 
-# Where the loader looks, one folder a line.
+# Prints the folders that the loader searches, one per line.
 cuda_loader_folders() {
     tr ':' '\n' <<<"${LD_LIBRARY_PATH:-}"
     PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | sed -n 's/^[[:space:]]*libcuda\.so\.1 .*=> \(.*\)\/[^\/]*$/\1/p'
 }
 
-# The first of the folders on stdin that holds the machine's own driver.
+# Prints the first folder on stdin that contains the machine's own driver.
 cuda_driver_folder() {
     local folder
     while read -r folder; do
@@ -39,7 +44,7 @@ cuda_driver_folder() {
 
 cuda_gpu_node() { compgen -G '/dev/nvidia[0-9]*' || compgen -G /dev/dxg; }
 
-# Always the same place to link from: a change would rebuild what depends on cust.
+# The link path is always the same, since a change would rebuild the dependents of cust.
 export CUDA_LIBRARY_PATH=$cuda_sim_target/cuda-sim FUSION_REQUIRE_CUDA=1
 if [[ :${LD_LIBRARY_PATH:-}: == *:"$CUDA_LIBRARY_PATH/run":* ]]; then
     cuda_sim_build && echo "CUDA: the simulator"
@@ -47,7 +52,7 @@ elif cuda_gpu_node >/dev/null && cuda_driver=$(cuda_loader_folders | cuda_driver
     cuda_sim_build && echo "CUDA: the machine's GPU and driver, of $cuda_driver"
 elif cuda_gpu_node >/dev/null &&
     cuda_driver=$(printf '%s\n' /usr/lib/wsl/lib /run/opengl-driver/lib /usr/lib64 | cuda_driver_folder); then
-    # The loader does not know of it.
+    # The loader does not search this folder by itself.
     export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$cuda_driver
     cuda_sim_build && echo "CUDA: the machine's GPU and driver, of $cuda_driver"
 else

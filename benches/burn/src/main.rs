@@ -1,7 +1,8 @@
 //! Burn's side of `benches/compare/run.py --device wgpu`: its wgpu backend, with fusion and autotuning.
 //!
-//! `fusion-burn WORKLOAD SIZE` says what it has, a line of JSON with the time of the first call, then an empty line. For each
-//! name that it reads it runs that for a while and prints the seconds of a call, which ends when the device has.
+//! `fusion-burn WORKLOAD SIZE` prints a line of JSON with the time of the first call, and then an empty line.
+//! For each name on its input, the program runs the workload for a while and prints the seconds of a call. A
+//! call ends when the device has finished.
 
 use std::io::stdin;
 use std::panic::catch_unwind;
@@ -9,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use burn::tensor::{Device, DeviceKind, Int, Tensor, TensorData, activation, module};
 
-/// How long a way runs each time.
+/// Duration of one measurement.
 const BURST: Duration = Duration::from_millis(60);
 
-/// What a call gives, to be read once.
+/// The result of a call, which is read once.
 type Made = Tensor<1>;
 
 type Call = Box<dyn FnMut() -> Made>;
@@ -21,7 +22,7 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [workload, size] = args.as_slice() else { panic!("run by benches/compare/run.py") };
     let device = Device::wgpu(DeviceKind::DefaultDevice);
-    // What does not fit in a binding, Burn cannot do, and panics.
+    // Burn panics if a tensor does not fit in a binding.
     let Ok((mut call, first, check)) = catch_unwind(|| started(workload, size == "large", &device)) else {
         println!("{{\"missing\": [\"burn\"]}}\n");
         return;
@@ -34,7 +35,7 @@ fn main() {
     }
 }
 
-/// A workload, the seconds of its first call, and the sum of what that made.
+/// Returns a workload, the seconds of its first call, and the sum of the result.
 fn started(workload: &str, large: bool, device: &Device) -> (Call, f64, f64) {
     let mut call = workload_of(workload, large, device);
     device.sync().expect("the inputs are there");
@@ -50,7 +51,7 @@ fn timed(call: &mut Call, device: &Device) -> (f64, Made) {
     (start.elapsed().as_secs_f64(), made)
 }
 
-/// Multiples of 2⁻¹⁴ from −2 to 2, the same in any language.
+/// Returns multiples of 2⁻¹⁴ from −2 to 2, which are the same in any language.
 fn input<const D: usize>(shape: [usize; D], salt: usize, device: &Device) -> Tensor<D> {
     let len = shape.iter().product();
     let values: Vec<f32> =

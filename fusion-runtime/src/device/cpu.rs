@@ -1,6 +1,7 @@
-//! The processor as a device: pooled host memory, and launches over the threads of `rayon`'s pool.
+//! The CPU device: pooled host memory, and launches over the threads of `rayon`'s pool.
 //!
-//! Invariant: work is done when a call returns; the instruction set is chosen once, when the device is opened.
+//! Invariant: work is done when a call returns. The instruction set is chosen once, when the device is
+//! opened.
 
 mod column;
 mod launch;
@@ -31,9 +32,10 @@ struct Cpu {
     pool: Arc<Pool>,
 }
 
-/// Opens it.
+/// Opens the CPU device.
 pub(super) fn open() -> Device {
-    // A profile that leaves this crate unoptimised leaves the user's loops so too, unless it names packages.
+    // A profile that leaves this crate unoptimised also leaves the user's kernels unoptimised, unless it
+    // names packages.
     if env!("FUSION_OPT_LEVEL") == "0" {
         eprintln!(
             "fusion: this build is not optimised, so CPU kernels run up to 48 times slower; \
@@ -87,22 +89,22 @@ impl Backend for Cpu {
 
     fn write(&self, memory: &Memory, offset: usize, bytes: &[u8]) -> Result<()> {
         let to = at(memory, offset, bytes.len());
-        // SAFETY: `at` checked the range, which only the tensor being made or written holds; host slices
-        // never overlap it.
+        // SAFETY: `at` checked the range. Only the tensor that is being made or written uses the range, and
+        // host slices never overlap it.
         unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         Ok(())
     }
 
     fn read(&self, memory: &Memory, offset: usize, bytes: &mut [u8]) -> Result<()> {
         let from = at(memory, offset, bytes.len());
-        // SAFETY: `at` checked the range; nothing writes it while the tensor is borrowed.
+        // SAFETY: `at` checked the range. No code writes the range while the tensor is borrowed.
         unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
         Ok(())
     }
 
     fn copy(&self, from: (&Memory, usize), to: (&Memory, usize), bytes: usize) -> Result<()> {
         let (from, to) = (at(from.0, from.1, bytes), at(to.0, to.1, bytes));
-        // SAFETY: `at` checked both ranges, and they are of different allocations.
+        // SAFETY: `at` checked both ranges, which belong to different allocations.
         unsafe { from.copy_to_nonoverlapping(to, bytes) };
         Ok(())
     }
@@ -116,7 +118,7 @@ impl Backend for Cpu {
     }
 }
 
-/// The address of `bytes` bytes at `offset`.
+/// Returns the address of `bytes` bytes at `offset`.
 fn at(memory: &Memory, offset: usize, bytes: usize) -> *mut u8 {
     let memory = host(memory);
     let within = offset.checked_add(bytes).is_some_and(|end| end <= memory.bytes());
@@ -124,7 +126,7 @@ fn at(memory: &Memory, offset: usize, bytes: usize) -> *mut u8 {
     memory.ptr().wrapping_add(offset)
 }
 
-/// The host memory of a tensor of this device.
+/// Returns the host memory of a tensor of this device.
 #[allow(
     clippy::infallible_destructuring_match,
     irrefutable_let_patterns,

@@ -1,7 +1,7 @@
 //! Devices: tensors live on them, and plans run on them.
 //!
-//! Invariant: the layers above use a device through `Backend` only, and never ask for its kind. A backend knows the
-//! launches of a plan, but neither tensors nor programs.
+//! Invariant: the layers above use a device through `Backend` only, and never ask for its kind. A backend
+//! knows the launches of a plan, but neither tensors nor programs.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -43,7 +43,8 @@ pub struct DeviceFacts {
     pub block_shared_bytes_max: u32,
     /// Threads of a subgroup, if kernels can use subgroups and all have one size; else 0.
     pub subgroup_size: u32,
-    /// Maximum number of blocks per cluster, which reach each other's shared memory; 1 on a device without clusters.
+    /// Maximum number of blocks per cluster, which reach each other's shared memory; 1 on a device without
+    /// clusters.
     pub cluster_blocks_max: u32,
 }
 
@@ -70,8 +71,8 @@ pub(crate) struct Call<'a> {
 
 /// A kind of device.
 ///
-/// Calls are ordered: each sees the writes of the calls before it. A call that only writes may return before its work
-/// is done. A later failure of that work surfaces at the next call.
+/// Calls are ordered: each sees the writes of the calls before it. A call that only writes may return before
+/// its work is done. A later failure of that work surfaces at the next call.
 pub(crate) trait Backend: Send + Sync + fmt::Debug {
     /// Returns the target whose programs the device runs.
     fn target(&self) -> Target;
@@ -87,9 +88,11 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
         false
     }
 
-    /// Allocates at least `bytes` bytes, rounded up to a multiple of 16 (at least 16), with unspecified contents.
+    /// Allocates at least `bytes` bytes, rounded up to a multiple of 16 (at least 16), with unspecified
+    /// contents.
     ///
-    /// The first byte is aligned for every binding of the device. A pool keeps freed memory for the next request.
+    /// The first byte is aligned for every binding of the device. A pool keeps freed memory for the next
+    /// request.
     fn allocate(&self, bytes: usize) -> Result<Memory>;
 
     /// Wraps a caller's buffer as memory, without a copy.
@@ -155,7 +158,7 @@ impl Memory {
         }
     }
 
-    /// Returns true if the memory belongs to the caller, who sees every write to it.
+    /// Returns true if the memory belongs to the caller, who observes every write to it.
     pub(crate) fn is_external(&self) -> bool {
         match self {
             Memory::Cpu(_) => false,
@@ -167,9 +170,9 @@ impl Memory {
     }
 }
 
-/// A device that tensors live on. Cloning is cheap and gives the same device.
+/// A device that tensors live on. A clone is cheap and refers to the same device.
 ///
-/// A process has one device per kind (per ordinal, for CUDA). Opening it again gives the same device.
+/// A process has one device per kind (per ordinal, for CUDA). Opening it again returns the same device.
 #[derive(Clone)]
 pub struct Device(pub(crate) Arc<dyn Backend>);
 
@@ -186,8 +189,8 @@ impl Device {
 
     /// Returns the CPU, which is always available.
     ///
-    /// A large kernel runs on the calling thread and on idle threads of `rayon`'s global pool. A call neither waits for
-    /// other work of the pool nor runs it.
+    /// A large kernel runs on the calling thread and on idle threads of `rayon`'s global pool. A call neither
+    /// waits for other work of the pool nor runs it.
     pub fn cpu() -> Device {
         static CPU: OnceLock<Device> = OnceLock::new();
         CPU.get_or_init(cpu::open).clone()
@@ -207,10 +210,12 @@ impl Device {
         Err(no_feature("wgpu", "wgpu"))
     }
 
-    /// Wraps the device of an application that uses `wgpu` itself. Error callbacks of the application stay in place.
+    /// Wraps the device of an application that uses `wgpu` itself. Error callbacks of the application stay in
+    /// place.
     ///
     /// # Errors
-    /// `Error::DeviceLost`; `Error::OutOfMemory` if the device has no memory for the buffers that every device keeps.
+    /// `Error::DeviceLost`; `Error::OutOfMemory` if the device has no memory for the buffers that every
+    /// device keeps.
     #[cfg(feature = "wgpu")]
     pub fn from_wgpu(device: ::wgpu::Device, queue: ::wgpu::Queue) -> Result<Device> {
         wgpu::from_wgpu(device, queue)
@@ -218,8 +223,9 @@ impl Device {
 
     /// Returns the NVIDIA GPU of this ordinal, through CUDA.
     ///
-    /// A program built with the feature `cuda` links to `libcuda.so.1`. Without an installed driver the loader does not
-    /// start such a program, so this call cannot report the missing library. The README describes the remedy.
+    /// A program built with the feature `cuda` links to `libcuda.so.1`. Without an installed driver the
+    /// loader does not start such a program, so this call cannot report the missing library. The README
+    /// describes the remedy.
     ///
     /// # Errors
     /// `Error::NoDevice` if there is no such GPU, the driver does not start, or the feature `cuda` is off.
@@ -277,8 +283,8 @@ impl Device {
 
     /// Runs `work`, waits for the work it starts on the device, and returns the time that the work took.
     ///
-    /// CUDA measures by events of the GPU, other devices by the host's clock. Work that other threads start on the
-    /// device in the meantime counts too.
+    /// CUDA measures by events of the GPU, other devices by the host's clock. Work that other threads start
+    /// on the device in the meantime counts too.
     ///
     /// # Errors
     /// The errors of `work`, and any failure on the device.

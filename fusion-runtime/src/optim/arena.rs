@@ -1,7 +1,8 @@
 //! Arenas: named tensors in one allocation.
 //!
-//! Invariant: every view is a part of `flat`, one per name. `flat` is written only while no view exists. A tensor that
-//! a caller took from the arena therefore keeps its elements, at the cost of a copy of the whole arena.
+//! Invariant: every view is a part of `flat`, one per name. `flat` is written only while no view exists. A
+//! tensor that a caller took from the arena therefore keeps its elements, at the cost of a copy of the whole
+//! arena.
 
 use std::collections::HashMap;
 use std::ops::Index;
@@ -13,7 +14,7 @@ use crate::launch::Coalescing;
 use crate::shape::Shape;
 use crate::tensor::{Element, Tensor};
 
-/// An arena: tensors by name in one allocation. Each tensor is aligned, so that one launch covers all of them.
+/// An arena: named tensors in one allocation. Each tensor is aligned, so one launch covers all of them.
 #[derive(Debug)]
 pub struct Arena<T: Element = f32> {
     layout: Arc<Layout>,
@@ -28,19 +29,20 @@ pub(super) const BLOCK: usize = 256;
 /// Minimum elements of a tensor that is stored in whole blocks.
 const LARGE: usize = 4096;
 
-/// Layout of an arena: the offset of each tensor. Arenas of one model share it.
+/// Layout of an arena: the offset of each tensor. Arenas of one model share a layout.
 #[derive(Debug, PartialEq)]
 pub(super) struct Layout {
     names: Vec<String>,
     shapes: Vec<Shape>,
-    /// First element of each tensor. Large tensors come first, in blocks of their own. Small tensors are aligned to 256
-    /// bytes.
+    /// First element of each tensor. Large tensors come first, in blocks of their own. Small tensors are
+    /// aligned to 256 bytes.
     starts: Vec<usize>,
     numbers: HashMap<String, usize>,
-    /// Elements of all tensors. `large` counts the elements of large tensors with their padding, `len` all elements
-    /// with padding.
+    /// Number of elements of all tensors, without padding.
     elements: usize,
+    /// Number of elements of large tensors, with padding.
     large: usize,
+    /// Number of elements of the arena, with padding.
     len: usize,
 }
 
@@ -64,7 +66,8 @@ impl Arena {
         Ok(arena)
     }
 
-    /// Returns an arena of zeros with the same names and shapes, on the same device. It suits gradients.
+    /// Returns an arena of zeros with the same names and shapes, on the same device, for example for
+    /// gradients.
     ///
     /// # Errors
     /// `Error::OutOfMemory`.
@@ -93,8 +96,8 @@ impl<T: Element> Arena<T> {
 
     /// Returns the tensor of a name.
     ///
-    /// Drop a clone of the tensor before the next write to the arena. A live clone keeps its elements, and the write
-    /// then copies the whole arena.
+    /// Drop a clone of the tensor before the next write to the arena. A live clone keeps its elements, and
+    /// the write then copies the whole arena.
     pub fn get(&self, name: &str) -> Option<&Tensor<T>> {
         self.layout.numbers.get(name).map(|&i| &self.views()[i])
     }
@@ -117,11 +120,12 @@ impl<T: Element> Arena<T> {
         self.write(|flat, layout| flat.copy_into(layout.starts[i], tensor))
     }
 
-    /// Lets a function write the tensor of a name in place: `grads.write_to("bias", |g| backward::into(g, &x))`.
+    /// Lets a function write the tensor of a name in place:
+    /// `grads.write_to("bias", |g| backward::into(g, &x))`.
     ///
     /// # Errors
-    /// `Error::Parameter` if the name is unknown; the errors of the function; `Error::Shape` if it leaves a tensor of
-    /// another shape.
+    /// `Error::Parameter` if the name is unknown; the errors of the function; `Error::Shape` if the function
+    /// leaves a tensor of another shape.
     pub fn write_to<R>(&mut self, name: &str, write: impl FnOnce(&mut Tensor<T>) -> Result<R>) -> Result<R> {
         let i = self.number(name)?;
         self.write(|flat, layout| flat.lend(layout.starts[i], layout.shapes[i].clone(), write))
@@ -165,7 +169,7 @@ impl<T: Element> Arena<T> {
         &self.flat
     }
 
-    /// Returns the number of elements in blocks. Blocks hold the large tensors and come first.
+    /// Returns the number of elements in blocks. Blocks contain the large tensors and come first.
     pub(super) fn large(&self) -> usize {
         self.layout.large
     }
@@ -225,7 +229,7 @@ impl<T: Element> Arena<T> {
 impl<T: Element> Index<&str> for Arena<T> {
     type Output = Tensor<T>;
 
-    /// Returns the tensor of a name, as `get` does.
+    /// Returns the tensor of a name, like `get`.
     ///
     /// # Panics
     /// If the name is unknown.
@@ -259,7 +263,7 @@ impl Layout {
         let (first, rest): (Vec<_>, Vec<_>) = (0..sizes.len()).partition(|&i| sizes[i] >= LARGE);
         let large = place(&first, BLOCK)?;
         let end = place(&rest, Coalescing::Optimal.bytes() / size_of::<f32>())?;
-        // What is in no block makes whole rows of as many elements.
+        // Small tensors form whole rows of `BLOCK` elements.
         let len =
             end.checked_next_multiple_of(BLOCK).filter(|len| len.checked_mul(size_of::<f32>()).is_some());
         let len = len.ok_or_else(|| Error::TooLarge { shape: shapes[0].clone() })?;

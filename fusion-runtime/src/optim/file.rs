@@ -1,4 +1,5 @@
-//! Checkpoints: parameters and states in a safetensors file, by name: `weight`, `weight.exp_avg`, `weight.exp_avg_sq`.
+//! Checkpoints: parameters and states in a safetensors file, by name: `weight`, `weight.exp_avg`,
+//! `weight.exp_avg_sq`.
 //!
 //! Invariant: a file is complete or does not exist. A load checks everything before it changes anything.
 
@@ -32,7 +33,7 @@ const AVERAGE: &str = "average";
 /// Maximum number of steps. A larger count in a file is an error.
 const STEPS_MAX: u64 = 1 << 53;
 
-/// An array: the elements of one kind for all tensors that have it, as in memory.
+/// An array: the elements of one kind for all tensors that have them, in memory order.
 struct Array {
     /// Suffix of a tensor's name in the file; empty for a parameter.
     suffix: &'static str,
@@ -114,13 +115,14 @@ impl Array {
 }
 
 impl Optimizer {
-    /// Writes parameters and states to a file. Waits for the device.
+    /// Writes parameters and states to a file. The call waits for the device.
     ///
-    /// The function writes a temporary file beside it and renames that. A crash leaves the previous file intact.
+    /// The function writes a temporary file in the same folder and renames it. A crash leaves the previous
+    /// file intact.
     ///
     /// # Errors
-    /// `Error::File` if the file cannot be written, or two tensors would have one name; `Error::Parameter` if the
-    /// device holds an invalid learning rate; the errors of `Tensor::to_vec`.
+    /// `Error::File` if the file cannot be written, or two tensors would have one name; `Error::Parameter` if
+    /// the learning rate on the device is invalid; the errors of `Tensor::to_vec`.
     pub fn save(&self, path: impl AsRef<Path>, params: &Arena) -> Result<()> {
         self.check_params(params)?;
         let arrays = self.arrays(params)?;
@@ -133,7 +135,7 @@ impl Optimizer {
         let mut rule = self.rule;
         let lr = self.lr.item()?;
         if lr != rule.lr() as f32 {
-            // What was written on the device.
+            // The learning rate was written on the device.
             *rule.lr_mut() = f64::from(lr);
             rule.check()?;
         }
@@ -145,13 +147,14 @@ impl Optimizer {
 
     /// Loads parameters, states and options from a file that `save` wrote, for the same rule and parameters.
     ///
-    /// Options are overwritten too, as by PyTorch's `load_state_dict`: set a different learning rate afterwards.
+    /// Options are overwritten too, as in PyTorch's `load_state_dict`: set a different learning rate
+    /// afterwards.
     /// Clipping, copies and the decay of an average stay unchanged.
     ///
     /// # Errors
-    /// `Error::File` if the file cannot be read, or differs in names, shapes or types. Options that decide the set of
-    /// states must agree too: `momentum` being 0 or not, `centered`, `amsgrad` and `state`. Nothing has changed after
-    /// an error.
+    /// `Error::File` if the file cannot be read, or differs in names, shapes or types. Options that determine
+    /// the set of states must agree too: `momentum` being 0 or not, `centered`, `amsgrad` and `state`. An
+    /// error leaves everything unchanged.
     pub fn load(&mut self, path: impl AsRef<Path>, params: &mut Arena) -> Result<()> {
         self.check_params(params)?;
         let mut arrays = self.arrays(params)?;
@@ -240,9 +243,10 @@ impl Optimizer {
 }
 
 impl Arena {
-    /// Writes the tensors by name to a safetensors file. Waits for the device.
+    /// Writes the tensors by name to a safetensors file. The call waits for the device.
     ///
-    /// The function writes a temporary file beside it and renames that. A crash leaves the previous file intact.
+    /// The function writes a temporary file in the same folder and renames it. A crash leaves the previous
+    /// file intact.
     ///
     /// # Errors
     /// `Error::File` if the file cannot be written; the errors of `Tensor::to_vec`.
@@ -256,8 +260,8 @@ impl Arena {
     /// PyTorch, `save` and `Optimizer::save` write such files. Other tensors in the file are ignored.
     ///
     /// # Errors
-    /// `Error::File` if the file cannot be read, or lacks a tensor, or holds it in another shape or type. Nothing has
-    /// changed after an error.
+    /// `Error::File` if the file cannot be read, lacks a tensor, or has a tensor in another shape or type. An
+    /// error leaves everything unchanged.
     pub fn load(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let mut all = vec![0.0; self.flat().len()];
         read_file(path.as_ref(), |file, _| {
@@ -370,7 +374,7 @@ fn read(file: &SafeTensors<'_>, params: &Arena, arrays: &mut [Array]) -> Vec<Str
 fn write(path: &Path, params: &Arena, mut arrays: Vec<Array>, facts: HashMap<String, String>) -> Result<()> {
     let error = |what: String| Error::File { path: path.display().to_string(), what };
     let (mut views, mut keys) = (vec![], HashSet::new());
-    // What stands beside the tensors in a file goes by this name.
+    // The metadata of a file is stored under this name, next to the tensors.
     if params.get("__metadata__").is_some() {
         return Err(error("a parameter cannot be `__metadata__` in a file: rename it".into()));
     }
@@ -390,7 +394,7 @@ fn write(path: &Path, params: &Arena, mut arrays: Vec<Array>, facts: HashMap<Str
     write_file(path, views, facts)
 }
 
-/// Writes a file of tensors and metadata, through a temporary file beside it.
+/// Writes a file of tensors and metadata, through a temporary file in the same folder.
 pub(super) fn write_file<'v>(
     path: &Path,
     tensors: Vec<(impl AsRef<str> + Ord + std::fmt::Display, TensorView<'v>)>,
@@ -401,7 +405,8 @@ pub(super) fn write_file<'v>(
     replace(path, &bytes).map_err(|refused| error(refused.to_string()))
 }
 
-/// Reads a file and returns the result of `take` for its tensors and metadata, or the problem that `take` reports.
+/// Reads a file and returns the result of `take` for its tensors and metadata, or the problem that `take`
+/// reports.
 pub(super) fn read_file<R>(
     path: &Path,
     take: impl FnOnce(&SafeTensors<'_>, Option<&HashMap<String, String>>) -> std::result::Result<R, String>,
@@ -416,8 +421,8 @@ pub(super) fn read_file<R>(
 
 /// Replaces a file atomically. The old file stays until the new one is complete.
 fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    // Other threads and processes may save in the same place, and a name may be as long as names can be: its hash tells it from
-    // others that begin like it.
+    // Other threads and processes may save to the same path. The name may have the maximum length, so the
+    // temporary file's name has only its start, with a hash of the whole name.
     static SAVED: AtomicU64 = AtomicU64::new(0);
     let name = path.file_name().unwrap_or_default();
     let mut hasher = DefaultHasher::new();
@@ -431,7 +436,7 @@ fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
         fs::rename(&part, path)
     });
     if written.is_err() {
-        // What is left of it is of no use, and the error that is told is the first.
+        // The incomplete file is useless, and the first error is the one to report.
         let _ = fs::remove_file(&part);
     }
     written

@@ -1,8 +1,8 @@
 //! Tests of arenas beyond 32-bit counts. Only the ends of their tensors are in memory.
 //!
-//! A kernel runs near the end of the arena, with as many blocks as the device keeps resident. A position that loses its
-//! upper bits, or a thread that runs past the end, reads unmapped memory, which the device reports. A full grid would
-//! take the simulator minutes.
+//! A kernel runs near the end of the arena, with as many blocks as the device keeps resident. A position that
+//! loses its upper bits, or a thread that runs past the end, reads unmapped memory, which the device reports.
+//! A full grid would take the simulator minutes.
 
 use fusion_compiler::ir::dim::DimExpr;
 use fusion_compiler::ir::dtype::DType;
@@ -24,7 +24,7 @@ struct End {
     memory: Memory,
     /// Number of elements.
     len: usize,
-    /// Bytes before the end, which are not in memory.
+    /// Number of bytes before the end, which are not in memory.
     before: usize,
 }
 
@@ -137,7 +137,7 @@ fn adam_reaches_the_end_of_large_arenas() -> Result<()> {
         let symbols = [len as i64];
         let [launch] = launches(&device, &update::adam::PLAN, &symbols)[..] else { panic!("one launch") };
         assert_eq!(launch.index == IndexWidth::Bits64, len >= 1 << 31, "{len}");
-        // All threads are busy at the end, and some go on once more.
+        // The end covers one iteration of all threads, and a second one of some.
         let facts = device.facts();
         let LaunchConfig { block, grid } =
             LaunchConfig::new(facts, len as u64, launch.space.grain).resident(facts, 1);
@@ -186,7 +186,7 @@ fn norms_reach_the_end_of_large_arenas() -> Result<()> {
         };
         for (launch, start) in [(norm, parts - 1), (all, 0)] {
             let buffers: Vec<Region<'_>> = launch.buffers.iter().map(|buffer| slot(buffer.slot)).collect();
-            // A norm of 2 is asked for.
+            // The requested norm is 2.
             run_from(&device, plan, launch, &symbols, start, &[2.0], &buffers)?;
         }
         let length = end.iter().map(|&g| f64::from(g).powi(2)).sum::<f64>().sqrt() / 4.0;
@@ -196,8 +196,8 @@ fn norms_reach_the_end_of_large_arenas() -> Result<()> {
     Ok(())
 }
 
-/// Checks the last blocks, which count their scales separately, and the small tensors, which count their moments
-/// separately.
+/// Checks the last blocks, which count their scales separately, and the small tensors, which count their
+/// moments separately.
 #[test]
 fn codes_reach_the_end_of_large_arenas() -> Result<()> {
     const ROWS: usize = 40;
@@ -244,7 +244,8 @@ fn codes_reach_the_end_of_large_arenas() -> Result<()> {
                 assert!((m - mean).abs() <= 1e-6 && (v - squares).abs() <= 1e-6, "{what}: {m} and {v}");
                 continue;
             }
-            // Three digits after the first are there: what a code stands for is an eighth from what it is made of, at most.
+            // A code has three bits after the leading one, so its value is within an eighth of the encoded
+            // value.
             let of_code = |code: u8| f64::from(8 + code % 8) / 4.0 * f64::from(code / 8).exp2();
             let is_near = |code: u8, largest: u8, size: f64, unit: u32| {
                 let exact = 2.0 + size / f64::from(f32::from_bits(unit)) * (of_code(largest) - 2.0);

@@ -7,7 +7,8 @@ use half::{bf16, f16};
 use super::update;
 use crate::kernel::{Code, Plan};
 
-/// Returns devices of all targets: for WGSL one with WebGPU's default limits, and one with those of most devices.
+/// Returns devices of all targets: for WGSL one with WebGPU's default limits, and one with the limits of most
+/// devices.
 fn devices() -> Vec<(Target, Limits)> {
     [
         #[cfg(feature = "ptx")]
@@ -31,7 +32,7 @@ fn launches(plan: &Plan, device: &(Target, Limits), extents: &[i64]) -> usize {
     chosen.map(|variant| variant.map_or(0, |variant| variant.launches.len())).sum()
 }
 
-/// Holds with any follower and with 8-bit states. Blocks and small tensors share a launch.
+/// The rule covers every follower and 8-bit states. Blocks and small tensors share a launch.
 #[test]
 fn a_step_is_one_kernel() {
     macro_rules! plans {
@@ -57,7 +58,8 @@ fn a_step_is_one_kernel() {
         for plan in &plans {
             assert_eq!(plan.outputs.len(), 0, "{} writes in place", plan.name);
             for elements in [1, 1000, 1 << 16, 1 << 20, 1 << 22, 25_000_000, 1 << 30] {
-                // Extents are those of all elements, or of all rows of 256 and of those that are blocks.
+                // The extents are the number of elements, or the numbers of all rows of 256 and of rows that
+                // are blocks.
                 for blocks in [0, elements / 3, elements] {
                     let extents = [elements, blocks];
                     let found = launches(plan, device, &extents[..plan.symbols.len()]);
@@ -68,7 +70,7 @@ fn a_step_is_one_kernel() {
     }
 }
 
-/// Holds except for few elements, which need one. The first kernel gives a number per part.
+/// Only a small norm is one kernel. Otherwise the first kernel computes a number per part.
 #[test]
 fn a_norm_is_two_kernels() {
     let plan = &*update::measure::PLAN;

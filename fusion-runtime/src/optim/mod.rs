@@ -1,8 +1,8 @@
 //! Optimizers that update all parameters of a model in one launch.
 //!
-//! Parameters, gradients and state are stored in an [`Arena`] each: named tensors in one allocation. A step is one
-//! kernel over the whole arena, on any device. Gradient clipping or loss scaling adds one or two launches for the norm.
-//! A parameter group with its own options is an arena and an [`Optimizer`] of its own.
+//! Parameters, gradients and state are stored in an [`Arena`] each: named tensors in one allocation. A step
+//! is one kernel over the whole arena, on any device. Gradient clipping or loss scaling adds one or two
+//! launches for the norm. A parameter group with its own options is an arena and an [`Optimizer`] of its own.
 //!
 //! ```
 //! use fusion_runtime::optim::{AdamW, Arena, Optimizer};
@@ -29,10 +29,11 @@
 //! | module | contents |
 //! |---|---|
 //! | `arena` | memory |
+//! | `optimizer` | the optimizer of one parameter group |
 //! | `rule` | update rules with PyTorch's options |
 //! | `update` | the update formulas |
-//! | `blocks`, `halves` | states of 8 and of 16 bits |
-//! | `follow` | copies and averages of parameters |
+//! | `state_8bit`, `state_bf16` | states of 8 and of 16 bits |
+//! | `shadow_copy` | copies and averages of parameters |
 //! | `scaler` | loss scaling |
 //! | `schedule` | learning rates by step |
 //! | `file`, `options` | checkpoints, and options as text in them |

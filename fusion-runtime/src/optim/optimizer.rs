@@ -14,14 +14,14 @@ use crate::error::{Error, Result};
 use crate::shape::Shape;
 use crate::tensor::{Float, Tensor};
 
-/// An optimizer. It updates the parameters of one arena in one launch per step.
+/// An optimizer, which updates the parameters of one arena in one launch per step.
 #[derive(Debug)]
 pub struct Optimizer {
     pub(super) rule: Rule,
     /// Layout of the parameters.
     layout: Arc<Layout>,
-    /// `f32` states, in the order of `Rule::states`. They cover all elements, or the small tensors if `blocks` is set;
-    /// none if `halves` is set.
+    /// `f32` states, in the order of `Rule::states`. The states cover all elements, or the small tensors if
+    /// `blocks` is set. The list is empty if `halves` is set.
     pub(super) states: Vec<Tensor<f32>>,
     /// 8-bit states.
     pub(super) blocks: Option<State8Bit>,
@@ -29,7 +29,7 @@ pub struct Optimizer {
     pub(super) halves: Option<StateBf16>,
     /// Followers of the parameters. The launch of the step updates the first one too.
     pub(super) followers: Vec<Box<dyn Follow>>,
-    /// Number of steps called for.
+    /// Number of calls of `step`, skipped ones included.
     pub(super) calls: u64,
     /// Number of skipped steps, whose gradients were not finite.
     pub(super) skipped: Tensor<f32>,
@@ -39,7 +39,7 @@ pub struct Optimizer {
     pub(super) noted: Tensor<f32>,
     /// Learning rate.
     pub(super) lr: Tensor<f32>,
-    /// A scale of 1.
+    /// A constant scale of 1.
     one: Tensor<f32>,
     pub(super) max_norm: Option<f64>,
     /// True if a skipped step is an error.
@@ -50,8 +50,8 @@ impl Optimizer {
     /// Returns an optimizer for these parameters, on their device.
     ///
     /// # Errors
-    /// `Error::OutOfMemory`; `Error::Parameter` for an invalid option, and for `amsgrad` with a `state` other than
-    /// `Precision::F32`, which is not supported.
+    /// `Error::OutOfMemory`; `Error::Parameter` for an invalid option, and for `amsgrad` with a `state` other
+    /// than `Precision::F32`, which is not supported.
     pub fn new(rule: impl Into<Rule>, params: &Arena) -> Result<Optimizer> {
         let (rule, device) = (rule.into(), params.device());
         rule.check()?;
@@ -83,11 +83,13 @@ impl Optimizer {
         })
     }
 
-    /// Clips gradients to a norm of at most `max_norm`, as `torch.nn.utils.clip_grad_norm_` does for a parameter group.
+    /// Clips gradients to a norm of at most `max_norm`, as `torch.nn.utils.clip_grad_norm_` does for a
+    /// parameter group.
     ///
-    /// The norm covers all gradients of this optimizer, and takes one or two launches before the step. The step itself
-    /// scales gradients as it loads them. A step with a gradient or a norm that is not finite changes nothing and does
-    /// not count. Every step returns an `Error::Parameter` if `max_norm` is negative or NaN.
+    /// The norm covers all gradients of this optimizer, and takes one or two launches before the step. The
+    /// step itself scales gradients as it loads them. A step with a gradient or a norm that is not finite
+    /// changes nothing and does not count. Every step returns an `Error::Parameter` if `max_norm` is negative
+    /// or NaN.
     pub fn with_max_norm(mut self, max_norm: f64) -> Optimizer {
         self.max_norm = Some(max_norm);
         self
@@ -96,8 +98,8 @@ impl Optimizer {
     /// Makes a step with gradients that are not finite an error, as `error_if_nonfinite` of
     /// `torch.nn.utils.clip_grad_norm_`.
     ///
-    /// The step returns `Error::NotFinite`, or `Error::NormNotFinite` if only the norm is not finite. Each step waits
-    /// for the device.
+    /// The step returns `Error::NotFinite`, or `Error::NormNotFinite` if only the norm is not finite. Each
+    /// step waits for the device.
     pub fn with_error_if_nonfinite(mut self) -> Optimizer {
         self.errors = true;
         self
@@ -105,8 +107,8 @@ impl Optimizer {
 
     /// Keeps a copy of the parameters in another type, for a model that computes in that type.
     ///
-    /// The launch of the step writes the copy, if it is the first follower. Every further follower takes a launch of
-    /// its own.
+    /// The launch of the step writes the copy, if it is the first follower. Every further follower takes a
+    /// launch of its own.
     ///
     /// # Errors
     /// `Error::OutOfMemory`; the errors of a call of a function.
@@ -114,12 +116,12 @@ impl Optimizer {
         self.with_follower(ShadowCopy::<T>::new(params, None)?)
     }
 
-    /// Keeps an exponential moving average of the parameters, as `torch.optim.swa_utils.get_ema_avg_fn` with this
-    /// decay.
+    /// Keeps an exponential moving average of the parameters, as `torch.optim.swa_utils.get_ema_avg_fn` with
+    /// this decay.
     ///
-    /// The average starts from the current parameters. An `AveragedModel` of PyTorch starts from the parameters after
-    /// the first step. The launch of the step writes the average, if it is the first follower. Otherwise the average
-    /// takes a launch of its own.
+    /// The average starts from the current parameters. An `AveragedModel` of PyTorch starts from the
+    /// parameters after the first step. The launch of the step writes the average, if it is the first
+    /// follower. Otherwise the average takes a launch of its own.
     ///
     /// # Errors
     /// The errors of `with_copy`; `Error::Parameter` for a second average, or a decay outside of 0 to 1.
@@ -175,8 +177,8 @@ impl Optimizer {
         })
     }
 
-    /// Returns the options. Their learning rate is the last one given to `new`, `set_lr` or `load`, not one written on
-    /// the device.
+    /// Returns the options. The learning rate is the last value passed to `new`, `set_lr` or `load`. A value
+    /// written on the device is ignored.
     pub fn rule(&self) -> &Rule {
         &self.rule
     }
@@ -199,7 +201,8 @@ impl Optimizer {
         &self.lr
     }
 
-    /// Returns the learning rate for writing on the device, for example by a schedule that is a function of `fuse!`.
+    /// Returns the learning rate for writing on the device, for example by a schedule that is a function of
+    /// `fuse!`.
     pub fn lr_mut(&mut self) -> &mut Tensor<f32> {
         &mut self.lr
     }
@@ -207,16 +210,16 @@ impl Optimizer {
     /// Runs one step.
     ///
     /// # Errors
-    /// `Error::Parameter` if the gradients do not belong to the parameters; the errors of a call of a function;
-    /// `Error::NotFinite` or `Error::NormNotFinite` after `with_error_if_nonfinite`.
+    /// `Error::Parameter` if the gradients do not belong to the parameters; the errors of a call of a
+    /// function; `Error::NotFinite` or `Error::NormNotFinite` after `with_error_if_nonfinite`.
     pub fn step(&mut self, params: &mut Arena, grads: &Arena) -> Result<()> {
         self.advance(params, grads, None)
     }
 
     /// Runs one step with gradients of a loss that was multiplied by the scale.
     ///
-    /// The step changes nothing and does not count in three cases: a gradient is not finite, the sum of squares
-    /// overflows, or the inverse of the scale overflows.
+    /// The step changes nothing and does not count in three cases: a gradient is not finite, the sum of
+    /// squares overflows, or the inverse of the scale overflows.
     ///
     /// # Errors
     /// The errors of `step`.
@@ -224,6 +227,7 @@ impl Optimizer {
         self.advance(params, grads, Some(scaler.scale()))
     }
 
+    /// Runs one step, with gradients of a loss that was multiplied by `scale`.
     fn advance(&mut self, params: &mut Arena, grads: &Arena, scale: Option<&Tensor<f32>>) -> Result<()> {
         params.check_layout(grads, "the gradients: use `zeros_like`")?;
         self.check_params(params)?;
@@ -262,7 +266,7 @@ impl Optimizer {
             }
         });
         if let Err(why) = taken {
-            // A step that was not taken was not skipped either.
+            // A failed step does not count as a skipped one.
             self.skipped = self.before.clone();
             return Err(why);
         }
@@ -305,8 +309,8 @@ impl Optimizer {
         Err(Error::Parameter { name: name.into(), what })
     }
 
-    /// Reads the gradients of a skipped step again, to distinguish gradients that are not finite from a norm that is
-    /// not.
+    /// Reads the gradients of a skipped step again, to distinguish gradients that are not finite from a norm
+    /// that is not finite.
     fn check_finite(&mut self, grads: &Arena) -> Result<()> {
         if !self.errors || self.skipped.item()? == self.before.item()? {
             return Ok(());
@@ -316,12 +320,12 @@ impl Optimizer {
         Err(if are_finite { Error::NormNotFinite { step } } else { Error::NotFinite { step } })
     }
 
-    /// Returns the number of steps that were not skipped. Waits for the device.
+    /// Returns the number of steps that were not skipped. The call waits for the device.
     ///
     /// # Errors
     /// The errors of `Tensor::item`.
     pub fn steps(&self) -> Result<u64> {
-        // A count of 2²⁴ and more is rounded.
+        // The device counts in `f32`, so a count of 2²⁴ or more is rounded.
         Ok(self.calls.saturating_sub(self.skipped.item()? as u64))
     }
 

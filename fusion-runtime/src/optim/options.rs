@@ -1,4 +1,4 @@
-//! Options of rules as text in files, by PyTorch's names.
+//! Options of rules as text in checkpoints, by PyTorch's names.
 
 use crate::error::Error;
 
@@ -11,7 +11,7 @@ trait Value: Sized {
 
     fn parse(text: &str) -> Option<Self>;
 
-    /// Returns the requirement that the value violates as the option of this name.
+    /// Returns the requirement that this value of the option `name` violates.
     fn lacks(&self, _name: &str) -> Option<&'static str> {
         None
     }
@@ -27,7 +27,7 @@ impl Value for f64 {
     }
 
     fn lacks(&self, name: &str) -> Option<&'static str> {
-        // Kernels have it in 32 bits.
+        // Kernels compute with the option in 32 bits.
         let fits = (*self as f32).is_finite();
         match name {
             "dampening" => (!fits).then_some("it must be a number of 32 bits"),
@@ -123,7 +123,7 @@ fn parsed<'t, V: Value>(name: &str, text: impl Fn(&str) -> Option<&'t str>) -> R
 }
 
 impl Rule {
-    /// Checks that options fit together, as PyTorch does.
+    /// Checks that options fit together, by PyTorch's conditions.
     fn check_together(&self) -> Result<(), Error> {
         match self {
             Rule::Sgd(Sgd { nesterov: true, momentum, dampening, .. })
@@ -143,7 +143,8 @@ impl Rule {
         }
     }
 
-    /// Checks the options that decide the set of states. They are fixed when an optimizer is made.
+    /// Checks the options that determine the set of states. These options are fixed when an optimizer is
+    /// made.
     pub(super) fn check_states(&self, other: &Rule) -> Result<(), String> {
         let names = |rule: &Rule| rule.states().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
         if names(self) == names(other) && self.precision() == other.precision() {

@@ -1,6 +1,7 @@
 //! Update rules: options with PyTorch's names, defaults and meaning.
 //!
-//! Invariant: this module computes in `f64` all values that depend on options only. Kernels take them rounded once.
+//! Invariant: values that depend on options only are computed in `f64`, in this module. Kernels take them
+//! rounded once.
 
 use super::state_8bit::State8Bit;
 use super::state_bf16::StateBf16;
@@ -13,15 +14,15 @@ use crate::tensor::{Float, Tensor};
 pub struct Sgd {
     /// Learning rate.
     pub lr: f64,
-    /// Momentum: the share of the last direction that is kept. 0 needs no state.
+    /// Momentum: the share of the last direction that is kept. A momentum of 0 needs no state.
     pub momentum: f64,
-    /// Share of the gradient that is left out of the direction.
+    /// Share of the gradient that the direction leaves out.
     pub dampening: f64,
-    /// Weight decay: this times the parameters is added to the gradients.
+    /// Weight decay: the gradients get this multiple of the parameters.
     pub weight_decay: f64,
-    /// Nesterov momentum: the step looks ahead along the new direction.
+    /// Nesterov momentum: a step looks ahead along the new direction.
     pub nesterov: bool,
-    /// Ascends along the gradient instead of descending.
+    /// True to ascend along the gradient instead of descending.
     pub maximize: bool,
 }
 
@@ -39,15 +40,15 @@ pub enum Precision {
     F32,
     /// 2 bytes per value, with 8 significant bits, updated in the same launch.
     ///
-    /// Stochastic rounding keeps the stored value right on average: a moment moves even by less than its last bit.
-    /// Random bits are the same in each run.
+    /// Stochastic rounding keeps the stored value right on average: a moment moves even by less than its last
+    /// bit. Random bits are the same in each run.
     Bf16,
     /// 1 byte per value for tensors of 4096 elements or more, and `F32` for smaller ones, in one launch.
     ///
-    /// Each block of 256 elements has a scale, its largest value (Dettmers et al. 2022). A gradient that is not finite,
-    /// in a step that is not skipped, therefore destroys the moments of its block. A byte encodes an exponent and three
-    /// bits of a number from 2 on, minus 2. Stochastic rounding keeps values below the smallest code right on average.
-    /// Random bits are the same in each run.
+    /// Each block of 256 elements has a scale, its largest value (Dettmers et al. 2022). A gradient that is
+    /// not finite, in a step that is not skipped, therefore destroys the moments of its block. A byte encodes
+    /// an exponent and three bits of a number from 2 on, minus 2. Stochastic rounding keeps values below the
+    /// smallest code right on average. Random bits are the same in each run.
     Bits8,
 }
 
@@ -58,13 +59,13 @@ pub struct Adam {
     pub lr: f64,
     /// Decay rates of the first and the second moment.
     pub betas: [f64; 2],
-    /// Added to the root of the second moment.
+    /// Constant added to the root of the second moment.
     pub eps: f64,
-    /// Weight decay: this times the parameters is added to the gradients.
+    /// Weight decay: the gradients get this multiple of the parameters.
     pub weight_decay: f64,
-    /// Divides by the largest second moment so far (Reddi et al. 2018).
+    /// True to divide by the largest second moment so far (Reddi et al. 2018).
     pub amsgrad: bool,
-    /// Ascends along the gradient instead of descending.
+    /// True to ascend along the gradient instead of descending.
     pub maximize: bool,
     /// Storage type of the moments.
     pub state: Precision,
@@ -84,13 +85,13 @@ pub struct AdamW {
     pub lr: f64,
     /// Decay rates of the first and the second moment.
     pub betas: [f64; 2],
-    /// Added to the root of the second moment.
+    /// Constant added to the root of the second moment.
     pub eps: f64,
     /// Weight decay: parameters lose this share, times the learning rate, per step.
     pub weight_decay: f64,
-    /// Divides by the largest second moment so far (Reddi et al. 2018).
+    /// True to divide by the largest second moment so far (Reddi et al. 2018).
     pub amsgrad: bool,
-    /// Ascends along the gradient instead of descending.
+    /// True to ascend along the gradient instead of descending.
     pub maximize: bool,
     /// Storage type of the moments.
     pub state: Precision,
@@ -110,15 +111,15 @@ pub struct RmsProp {
     pub lr: f64,
     /// Decay rate of the mean of squares.
     pub alpha: f64,
-    /// Added to the root of the mean of squares.
+    /// Constant added to the root of the mean of squares.
     pub eps: f64,
-    /// Weight decay: this times the parameters is added to the gradients.
+    /// Weight decay: the gradients get this multiple of the parameters.
     pub weight_decay: f64,
-    /// Momentum: the share of the last direction that is kept. 0 needs no state.
+    /// Momentum: the share of the last direction that is kept. A momentum of 0 needs no state.
     pub momentum: f64,
-    /// Divides by the standard deviation around the mean gradient.
+    /// True to divide by the standard deviation around the mean gradient.
     pub centered: bool,
-    /// Ascends along the gradient instead of descending.
+    /// True to ascend along the gradient instead of descending.
     pub maximize: bool,
 }
 
@@ -143,13 +144,13 @@ pub struct Adagrad {
     pub lr: f64,
     /// Decay of the learning rate, which is divided by 1 + `lr_decay` × (number of earlier steps).
     pub lr_decay: f64,
-    /// Weight decay: this times the parameters is added to the gradients.
+    /// Weight decay: the gradients get this multiple of the parameters.
     pub weight_decay: f64,
     /// Initial value of the sums of squares.
     pub initial_accumulator_value: f64,
-    /// Added to the root of the sum of squares.
+    /// Constant added to the root of the sum of squares.
     pub eps: f64,
-    /// Ascends along the gradient instead of descending.
+    /// True to ascend along the gradient instead of descending.
     pub maximize: bool,
 }
 
@@ -175,7 +176,7 @@ pub struct Lion {
     pub betas: [f64; 2],
     /// Weight decay: parameters lose this share, times the learning rate, per step.
     pub weight_decay: f64,
-    /// Ascends along the gradient instead of descending.
+    /// True to ascend along the gradient instead of descending.
     pub maximize: bool,
 }
 
@@ -232,7 +233,7 @@ macro_rules! rules {
 
 rules! { Sgd Adam AdamW RmsProp Adagrad Lion }
 
-/// Arguments of every update kernel, besides the states.
+/// Arguments of every update kernel, except the states.
 pub(super) struct Step<'a, T: Float> {
     pub(super) p: &'a mut Tensor<f32>,
     pub(super) g: &'a Tensor<f32>,
@@ -243,7 +244,7 @@ pub(super) struct Step<'a, T: Float> {
     /// Number of skipped calls.
     pub(super) skipped: &'a Tensor<f32>,
     pub(super) lr: &'a Tensor<f32>,
-    /// Follower of the parameters, with its share of the new parameters.
+    /// Follower of the parameters, with the weight of the new parameters.
     pub(super) followed: Option<(&'a mut Tensor<T>, f32)>,
 }
 
@@ -264,7 +265,7 @@ pub(super) enum States<'a> {
     Bits8(&'a mut State8Bit, &'a mut [Tensor<f32>]),
 }
 
-/// Calls the update kernel for a step, with or without a follower, for these states and numbers.
+/// Calls the update kernel for a step, with or without a follower, for these states and options.
 macro_rules! call {
     ($step:expr, [$plain:ident $followed:ident], [$($s:expr),*], [$($option:expr),*]) => {{
         let $crate::optim::rule::Step { p, g, factor, calls, skipped, lr, followed } = $step;

@@ -1,4 +1,4 @@
-//! Loss scales that adapt to gradients on the device, without waiting for it.
+//! Loss scales that adapt to gradients on the device. The host does not wait for the device.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -17,7 +17,7 @@ use super::file::{read_file, write_file};
 /// Version of the file format.
 const VERSION: &str = "scale 1";
 
-/// Names in a file: those of PyTorch's `state_dict`, or Megatron's where PyTorch has none.
+/// Names in a file, from PyTorch's `state_dict`, or from Megatron if PyTorch has none.
 const NAMES: [&str; 7] = [
     "scale",
     "growth_tracker",
@@ -29,7 +29,8 @@ const NAMES: [&str; 7] = [
 ];
 
 fuse! {
-    // Whether one of several optimizers skipped a step: as many were skipped `before`, and by now.
+    // Records in `bad` if an optimizer skipped a step: its count of skipped steps is larger than the count
+    // `before`.
     pub(super) fn note(bad: &mut f32[], before: f32[], skipped: f32[]) {
         bad = if skipped > before { 1.0 } else { bad };
     }
@@ -49,16 +50,20 @@ fuse! {
     }
 }
 
-/// A dynamic loss scale, which keeps small gradients from underflow in 16 bits: `torch.amp.GradScaler`, entirely on the
-/// device.
+/// A dynamic loss scale, which keeps small gradients from underflow in 16 bits.
 ///
-/// Multiply the loss by `scale`. Run `Optimizer::step_scaled` for each parameter group, and then call `update` once.
+/// The scale is that of `torch.amp.GradScaler`, entirely on the device.
+///
+/// Multiply the loss by `scale`. Run `Optimizer::step_scaled` for each parameter group, and then call
+/// `update` once.
 #[derive(Debug)]
 pub struct GradScaler {
     scale: Tensor<f32>,
+    /// Good steps since the last growth of the scale or bad step.
     good: Tensor<f32>,
     /// Bad steps since the last growth of the scale, up to `hysteresis`.
     used: Tensor<f32>,
+    /// 1 if an optimizer skipped the current step, else 0.
     bad: Tensor<f32>,
     /// Factor of the scale after `growth_interval` good steps. The scale stays if the product is infinite.
     pub growth_factor: f32,
@@ -66,13 +71,14 @@ pub struct GradScaler {
     pub backoff_factor: f32,
     /// Good steps between growths. A step is good if its gradients are finite.
     pub growth_interval: u32,
-    /// Number of bad steps since the last growth from which on a bad step shrinks the scale; 1 shrinks at once.
+    /// Number of bad steps since the last growth from which on a bad step shrinks the scale; 1 shrinks at
+    /// once.
     pub hysteresis: u32,
 }
 
 impl GradScaler {
-    /// Returns a scale with PyTorch's defaults: it starts at 65,536, doubles every 2,000 good steps, and halves after a
-    /// bad step.
+    /// Returns a scale with PyTorch's defaults. The scale starts at 65,536, doubles every 2,000 good steps,
+    /// and halves after a bad step.
     ///
     /// # Errors
     /// `Error::OutOfMemory`.
@@ -102,10 +108,10 @@ impl GradScaler {
         })
     }
 
-    /// Writes the scale, its step counts and its options to a safetensors file, from which `load` resumes. Waits for
+    /// Writes the scale, its step counts and its options to a safetensors file for `load`. The call waits for
     /// the device.
     ///
-    /// A crash leaves the previous file intact, as with `Optimizer::save`.
+    /// A crash leaves the previous file intact, like a crash of `Optimizer::save`.
     ///
     /// # Errors
     /// `Error::File` if the file cannot be written; the errors of `Tensor::item`.
@@ -131,7 +137,8 @@ impl GradScaler {
     /// Loads the scale, its step counts and its options from a file that `save` wrote.
     ///
     /// # Errors
-    /// `Error::File` if the file cannot be read, or has another format; nothing has changed then. `Error::OutOfMemory`.
+    /// `Error::File` if the file cannot be read, or has another format, which leaves the scale unchanged;
+    /// `Error::OutOfMemory`.
     pub fn load(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let numbers = read_file(path.as_ref(), |file, facts| {
             if facts.and_then(|facts| facts.get("version")).is_none_or(|version| version != VERSION) {
@@ -172,7 +179,7 @@ impl GradScaler {
         &self.scale
     }
 
-    /// Updates the scale after a step of all these optimizers. A step is bad if one of them skipped it.
+    /// Updates the scale after a step of all its optimizers. A step is bad if one of them skipped it.
     ///
     /// # Errors
     /// `Error::Parameter` if an optimizer is on another device; the errors of a call of a function.

@@ -29,8 +29,8 @@ pub enum Schedule {
         /// Step at which the lowest rate is reached.
         total: u64,
     },
-    /// `torch.optim.lr_scheduler.OneCycleLR`: half a cosine up from `max / 25` to `max`, then half a cosine down to
-    /// `max / 250000`.
+    /// `torch.optim.lr_scheduler.OneCycleLR`: half a cosine up from `max / 25` to `max`, then half a cosine
+    /// down to `max / 250000`.
     OneCycle {
         /// The highest rate.
         max: f64,
@@ -98,7 +98,7 @@ mod tests {
             cosine,
             &[(0, 0.0), (1, 0.05), (2, 0.1), (3, 0.09779754323328192), (7, 0.055), (12, 0.01), (99, 0.01)],
         );
-        // No step goes up.
+        // The rate never rises.
         let falling = Schedule::OneCycle { max: 0.1, total: 10, pct_start: 0.1 };
         check(falling, &[(0, 0.1), (9, 4e-7), (99, 4e-7)]);
         check(Schedule::OneCycle { max: 0.1, total: 4, pct_start: 9.0 }, &[(0, 0.004), (3, 0.1), (99, 4e-7)]);

@@ -14,7 +14,7 @@ use crate::tensor::{Float, Tensor};
 #[derive(Debug)]
 pub(super) struct ShadowCopy<T: Float> {
     arena: Arena<T>,
-    /// Share of the new parameters at each step; 1 for a copy.
+    /// Weight of the new parameters at each step; 1 for a copy.
     ema_weight: f32,
     is_average: bool,
 }
@@ -39,7 +39,8 @@ pub(super) trait Follow: Debug + Send + Sync {
     /// Runs a step that updates the follower in the same launch.
     fn step(&mut self, rule: &Rule, states: States<'_>, step: Step<'_, f32>) -> Result<()>;
 
-    /// Updates the follower in a launch of its own. A skipped step, with counts `before` < `skipped`, changes nothing.
+    /// Updates the follower in a launch of its own. A skipped step, with counts `before` < `skipped`, changes
+    /// nothing.
     fn follow(&mut self, p: &Tensor<f32>, before: &Tensor<f32>, skipped: &Tensor<f32>) -> Result<()>;
 
     fn to(&self, device: &Device) -> Result<Box<dyn Follow>>;

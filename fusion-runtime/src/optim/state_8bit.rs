@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::shape::Shape;
 use crate::tensor::{Float, Tensor};
 
-/// Minimum of `eps`, so that 0 divided by 0 gives 0. It is far below the root of any number.
+/// Minimum of `eps`, so that 0 divided by 0 gives 0. The constant is far below the root of any number.
 const EPS_MIN: f32 = 1e-30;
 
 /// The moments of the large tensors of an arena.
@@ -19,7 +19,8 @@ const EPS_MIN: f32 = 1e-30;
 pub(super) struct State8Bit {
     /// Codes of each element: the first moment in the low byte, the second in the high byte.
     codes: Tensor<u16>,
-    /// Scales of each block, as bits of `bf16`: the first moment's in the high half, the second's in the low half.
+    /// Scales of each block, as bits of `bf16`: the first moment's in the high half, the second's in the low
+    /// half.
     units: Tensor<u32>,
 }
 
@@ -58,7 +59,7 @@ impl State8Bit {
         Ok([units(0), units(16)])
     }
 
-    /// Sets the scales of the first and of the second moment. They must be values that `units` returns.
+    /// Sets the scales of the first and of the second moment. The scales must be values that `units` returns.
     pub(super) fn set_units(&mut self, [mean, squares]: [&[f32]; 2]) -> Result<()> {
         let both = mean.iter().zip(squares);
         let both: Vec<u32> = both.map(|(m, v)| m.to_bits() & 0xffff_0000 | v.to_bits() >> 16).collect();
@@ -74,7 +75,8 @@ impl State8Bit {
         step: Step<'_, T>,
     ) -> Result<()> {
         let AdamNumbers { fresh: [fresh1, fresh2], logs: [log1, log2], eps, up, l2, decay } = numbers;
-        // What has no gradient yet stays where it is, as what fills the last block does: one that is no number would spoil its block.
+        // Elements without a gradient so far do not move, nor does the padding of the last block. A NaN would
+        // destroy its block.
         let eps = eps.max(EPS_MIN);
         let Step { p, g, factor, calls, skipped, lr, followed } = step;
         let State8Bit { codes, units } = self;

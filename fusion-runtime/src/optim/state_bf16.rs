@@ -18,7 +18,7 @@ impl StateBf16 {
         Ok(StateBf16(Tensor::zeros(params.device(), [params.flat().len()])?))
     }
 
-    /// Makes the state of the first and the second moment.
+    /// Makes the state from the first and the second moment.
     pub(super) fn from_means(device: &Device, [mean, squares]: [&[bf16]; 2]) -> Result<StateBf16> {
         let both =
             |(mean, squares): (&bf16, &bf16)| u32::from(mean.to_bits()) << 16 | u32::from(squares.to_bits());

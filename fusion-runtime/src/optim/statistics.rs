@@ -18,7 +18,7 @@ pub struct Statistics {
     pub parameter_bytes: usize,
     /// Size of states, copies and averages in bytes.
     pub state_bytes: usize,
-    /// Share of the arena that holds elements, from 0 to 1.
+    /// Share of the arena that contains elements, from 0 to 1.
     pub efficiency: f64,
     /// Bytes that a step reads and writes, as its kernels request them.
     pub step_bytes: usize,
@@ -28,12 +28,12 @@ pub struct Statistics {
     pub suggestions: Vec<String>,
 }
 
-/// The measured time of a step, beside the copy bandwidth of the device.
+/// The measured time of a step, and the copy bandwidth of the device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
     /// Time from the first launch of the step to the end of its last.
     pub time: Duration,
-    /// Bytes of the step per second of that time.
+    /// Bytes of the step per second of `time`.
     pub bytes_per_second: f64,
     /// Bytes per second of 64 MiB copies on this device: the best of five.
     pub copy_bytes_per_second: f64,
@@ -49,7 +49,8 @@ impl Optimizer {
         let (parameter_bytes, state_bytes) = (params.bytes(), self.bytes());
         let elements = (params.elements() * size_of::<f32>()) as f64;
         let efficiency = if parameter_bytes == 0 { 1.0 } else { elements / parameter_bytes as f64 };
-        // Parameters and states are read and written, gradients read, once more for their norm.
+        // A step reads and writes parameters and states, and reads gradients. The norm reads gradients once
+        // more.
         let gradients = parameter_bytes * if self.takes_norm() { 2 } else { 1 };
         // Each follower but the first has a launch of its own.
         let alone = self.followers.len().saturating_sub(1) * parameter_bytes;
@@ -109,7 +110,7 @@ impl Optimizer {
         }
         let amsgrad = self.states.len() > 2;
         if self.rule.adam().is_some() && self.rule.precision() == Precision::F32 && !amsgrad {
-            // Of 8 bytes for two means, 2 and a unit of each block are left.
+            // Two moments have 8 bytes. A 2-byte code and a unit per block remain.
             let saved = params.large() * 6 - params.large() / 64;
             if params.large() >= LARGE_MODEL {
                 suggestions.push(format!(
@@ -121,13 +122,13 @@ impl Optimizer {
     }
 }
 
-/// Elements of a tensor that is smaller than its alignment.
+/// Number of elements below which a tensor is smaller than its alignment.
 const TINY: usize = 64;
 
-/// Minimum elements of a model for suggestions about memory.
+/// Minimum number of elements of a model for suggestions about memory.
 const LARGE_MODEL: usize = 1 << 20;
 
-/// Bytes of a step below which the cost of a launch dominates.
+/// Number of bytes of a step below which the cost of a launch dominates.
 const SMALL_STEP: usize = 1 << 20;
 
 /// Returns the bytes per second that copies read and write.

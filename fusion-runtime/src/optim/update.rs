@@ -1,13 +1,14 @@
 //! The update formulas, as functions of `fuse!`. Each function is one pass over all parameters of a group.
 //!
-//! Each function is one launch. A negative `factor` of the gradients skips the step, and `measure` returns one for
-//! gradients or a norm that are not finite. A `…_followed` function also writes the follower of the parameters. Values
-//! that only the device knows are tensors of one element: `factor`, the number `skipped` of the `calls`, and the
-//! learning rate `lr`. Formulas are those of PyTorch's documentation, and `t` counts steps from 1.
+//! Each function is one launch. A negative `factor` of the gradients skips the step, and `measure` returns a
+//! negative factor for gradients or a norm that are not finite. A `…_followed` function also writes the
+//! follower of the parameters. Values that only the device knows are tensors of one element: `factor`, the
+//! number `skipped` of the `calls`, and the learning rate `lr`. Formulas are those of PyTorch's
+//! documentation, and `t` counts steps from 1.
 
 use crate::fuse;
 
-/// Defines the formulas, then two functions per rule from a formula, its states and its numbers.
+/// Defines the formulas, and then two functions per rule from a formula, its states and its options.
 macro_rules! updates {
     (
         { $($formulas:tt)* }
@@ -48,23 +49,24 @@ macro_rules! updates {
 
 updates! {
   {
-    // Gradients of what is to grow or to shrink, with the decay of weights that is a part of them.
+    // Returns the gradient, negated for maximisation, plus weight decay.
     fn toward(p, g, sign, l2) { fma(l2, p, sign * g) }
-    // 1 − βᵗ, of the logarithm of β.
+    // Returns 1 − βᵗ, from the logarithm of β.
     fn bias(t, log_beta) { -expm1(t * log_beta) }
-    // Of a mean of which nothing is kept nothing is left, not even its rounding; and a square is not larger than its share of the mean.
+    // A weight `fresh` of 1 leaves nothing of the old mean, not even its rounding. No square exceeds its
+    // share of the mean, since `fresh * x` is computed first.
     fn mean_of(mean, x, fresh) { fma(fresh, x, (1.0 - fresh) * mean) }
     fn mean_of_squares(mean, x, fresh) { fma(fresh * x, x, (1.0 - fresh) * mean) }
-    // The sign of the gradient is no operation of its own here.
+    // The sign is folded into the coefficients, which saves an operation per element.
     fn means_of(m, v, p, g, fresh1, fresh2, sign, l2) {
         let g = fma(sign * l2, p, g);
         (fma(sign * fresh1, g, (1.0 - fresh1) * m), mean_of_squares(v, g, fresh2))
     }
     fn decayed(p, lr, decay) { fma(-lr * decay, p, p) }
-    // What a centred mean of squares is larger than the square of the mean; rounding does not make it less.
+    // Returns the variance, which rounding does not make negative.
     fn spread(v, a) { max(v - a * a, 0.0) }
 
-    // Each rule: what parameters and states become.
+    // The rules return the new parameters and states.
     fn sgd_of(p, g, _t, lr, sign, l2) { (fma(-lr, toward(p, g, sign, l2), p),) }
     fn sgd_momentum_of(p, b, g, t, lr, momentum, fresh, ahead, sign, l2) {
         let g = toward(p, g, sign, l2);
@@ -118,12 +120,14 @@ updates! {
         (fma(-lr, sign(mean_of(m, g, fresh1)), decayed(p, lr, decay)), mean_of(m, g, fresh2))
     }
 
-    // Parameters in another type, which follow the first ones slowly, are the same, or stay where they are.
+    // Returns the new value of a follower: the parameter for a copy, else a moving average. A weight of 0
+    // changes nothing.
     fn following(q, p, taken) {
         if taken == 1.0 { p } else { if taken == 0.0 { q } else { fma(p - q, taken, q) } }
     }
 
-    // What gradients of this scale are multiplied by, so that their norm is at most `most`; where it is not finite, a step is skipped.
+    // Returns the factor for gradients of this scale that limits their norm to `most`. If the norm or the
+    // factor is not finite, counts a skipped step and returns a negative factor.
     pub(super) fn measure(g: f32[N], scale: f32[], most: f32, skipped: &mut f32[]) -> f32[] {
         let length = norm(g, N) / scale;
         let factor = min(1.0, most / (length + 1e-6)) / scale;
@@ -132,12 +136,13 @@ updates! {
         if finite { factor } else { -1.0 }
     }
 
-    // Asked of gradients alone where a step was skipped, to tell them from their norm.
+    // Tests gradients after a skipped step, to distinguish them from their norm.
     pub(super) fn all_finite(g: f32[N]) -> bool[] { all(isfinite(g), N) }
 
-    // What a number lacks in fewer digits it is, as often as not, rounded up by: added before they are cut off, bits of chance make what
-    // is stored right on average, where rounding to nearest would lose all that is less than half of a digit at each step.
-    // Of each step all elements have other bits, and evenly so: what multiplies is near 2³² over the golden ratio (Knuth 6.4).
+    // Stochastic rounding adds random bits before digits are cut off. A value is rounded up in proportion to
+    // its lost digits, so stored values are right on average. Rounding to nearest would lose every change
+    // below half of the last digit. The elements of a step get different and evenly distributed bits: the
+    // multiplier is near 2³² over the golden ratio (Knuth 6.4).
     fn chance(place, seed) { place * 0x9e3779b1 + seed }
     fn mixed(seed) {
         let mixed = seed * 0x9e3779b9;
@@ -145,13 +150,14 @@ updates! {
         mixed ^ mixed >> 13
     }
 
-    // A code is the exponent and the three digits after the first of 2 and more: 2 is 0, and what the largest code stands for is
-    // 122878 or 8053063680 beyond. So numbers of less than 2 are evenly apart, and larger ones an eighth of themselves, at most.
-    // The unit is a little less than the largest code stands for, so that rounding, and chance of 20 bits, do not reach beyond it.
+    // A code consists of the exponent and the three bits after the leading one of a number from 2 on, and
+    // encodes this number minus 2. Code 0 encodes 0. The largest codes encode 122878 and 8053063680. Encoded
+    // values below 2 are evenly spaced, and larger ones at most an eighth of their value apart. The unit is
+    // slightly less than the largest code encodes, so rounding and 20 random bits do not overflow the code.
     fn of_code(code) { from_bits(0x40000000 + (code << 20)) }
     fn to_code(x, chance) { (to_bits(x) + chance) >> 20 & 0xff }
 
-    // Of means fifteen powers of two and a sign; 0 is 0.
+    // Codes of means cover fifteen powers of two and have a sign. Code 0 decodes to 0.
     fn mean_of_code(code, unit) {
         let part = unit / 122877.9;
         let size = fma(of_code(code & 127), part, -2.0 * part);
@@ -160,20 +166,22 @@ updates! {
     fn code_of_mean(x, unit, chance) {
         to_code(fma(abs(x), 122877.9 / unit, 2.0), chance) | (to_bits(x) >> 24 & 128)
     }
-    // Of means of squares thirty-one. No code is 0: what divides by its root would be far too large.
+    // Codes of means of squares cover thirty-one powers of two. No code decodes to 0, since an update divided
+    // by its root would be far too large.
     fn squares_of_code(code, unit) {
         let part = unit / 8053061632.0;
         fma(of_code(code), part, -1.875 * part)
     }
     fn code_of_squares(x, unit, chance) { to_code(fma(x, 8053061632.0 / unit, 2.0), chance) }
-    // The largest of sizes, as bits, which are in the order of numbers, with NaN at their end: those of a bf16 that is no less than
-    // it, and none so small that it has no inverse.
+    // Returns the bits of the largest size, rounded up to a bf16 and large enough to have an inverse. The
+    // bits of sizes have the order of the numbers, with NaN at the end.
     fn unit_of(sizes, K: dim) {
         let most = max(max(to_bits(sizes), K), 0x10fd87b6);
         (min(most, 0x7fff0000) + 0xffff) & 0xffff0000
     }
 
-    // Blocks are before `L`, with the codes of a mean and of that of squares in one number, and so their units; what is in none is after it.
+    // Rows before `L` are blocks, with the codes of both moments in one word, and the units of both in
+    // another. Rows from `L` on belong to small tensors, with `f32` moments.
     fn adam_8bit_of(
         p, codes, units, m, v, g, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay, seed,
         B: dim, K: dim, L: dim,
@@ -223,13 +231,14 @@ updates! {
         q = if factor >= 0.0 { following(q as f32, p, taken) } else { q as f32 };
     }
 
-    // Both means in one number, each by the bits of its bf16: that of gradients, then that of their squares.
+    // Returns both means in one word, as bits of bf16: the mean of gradients in the high half, the mean of
+    // squares in the low half.
     fn means(m, v, chance) {
         let (m, v) = (to_bits(m) + (chance & 0xffff), to_bits(v) + (chance >> 16));
         m & 0xffff0000 | v >> 16
     }
 
-    // What is added to the bits of NaN could make a number of it.
+    // Random bits added to the bits of NaN could turn NaN into a number.
     fn kept_means(p, m, v, chance) { if p == p { means(m, v, chance) } else { 0x7fc07fc0 } }
     fn adam_bf16_of(p, both, g, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay, seed, place) {
         let (m, v) = (from_bits(both & 0xffff0000), from_bits(both << 16));
@@ -237,7 +246,7 @@ updates! {
         (p, kept_means(p, m, v, chance(place, mixed(seed))))
     }
 
-    // After a step that was not skipped.
+    // Updates a follower after a step that was not skipped.
     pub(super) fn follow<T>(q: &mut T[N], p: f32[N], before: f32[], skipped: f32[], taken: f32) {
         q = if before == skipped { following(q as f32, p, taken) } else { q as f32 };
     }

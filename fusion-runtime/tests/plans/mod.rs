@@ -1,4 +1,4 @@
-//! Plans written by hand: the executor's tests do not need the macro.
+//! Handwritten plans, so that the executor's tests do not need the macro.
 #![forbid(unsafe_code)]
 #![allow(dead_code, reason = "each test crate uses some of the plans")]
 
@@ -31,7 +31,7 @@ const SUMMARY: Summary = Summary {
     others: Borrowed(&[]),
 };
 
-/// What runs a kernel, as the macro writes it.
+/// The functions of a kernel in the form that the macro writes.
 macro_rules! cpu_fns {
     ($kernel:path) => {{
         #[cfg(target_arch = "x86_64")]
@@ -80,7 +80,7 @@ const fn of(kernel: &'static str) -> Text {
     Borrowed(kernel)
 }
 
-/// `relu(a + b) * c`, of any shape.
+/// A plan for `relu(a + b) * c`, of any shape.
 pub(crate) static RELU: Plan = Plan {
     name: Borrowed("relu_add_mul"),
     symbols: Borrowed(&[Borrowed("elements")]),
@@ -146,7 +146,7 @@ fn relu_body(_: impl Instructions, args: &mut CpuArgs<'_>) {
     }
 }
 
-/// `y = alpha * x + y`, in place.
+/// A plan for `y = alpha * x + y`, in place.
 pub(crate) static AXPY: Plan = Plan {
     name: Borrowed("axpy"),
     symbols: Borrowed(&[Borrowed("N")]),
@@ -201,8 +201,10 @@ fn axpy_body(ops: impl Instructions, args: &mut CpuArgs<'_>) {
     }
 }
 
-/// Two steps: a temporary `t[D] = bias[D] * 2`, then `z[N, D] = x[N, D] + t[D]` and a second result `bias * 2`
-/// that goes into the `&mut` parameter once it has been read for the last time.
+/// A plan of two steps with a temporary and two results.
+///
+/// The first step computes the temporary `t[D] = bias[D] * 2`. The second computes `z[N, D] = x[N, D] + t[D]`
+/// and the result `bias * 2`, which replaces the `&mut` parameter after its last read.
 pub(crate) static BROADCAST: Plan = Plan {
     name: Borrowed("broadcast"),
     symbols: Borrowed(&[Borrowed("N"), Borrowed("D")]),

@@ -1,6 +1,6 @@
-//! The lanes of one value, and the operations of the table on them.
+//! Columns: the lanes of one value, and the operations of the op table on them.
 //!
-//! Invariant: an integer is kept within the range of its type, as `Scalar` does.
+//! Invariant: an integer stays within the range of its type, as in `Scalar`.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use fusion_compiler::ir::dtype::{Class, DType, wrap};
 use fusion_compiler::ir::ops::Op;
 use fusion_compiler::ir::scalar::Scalar;
 
-/// One element for each lane of a tile.
+/// The elements of a value, one per lane of a tile.
 #[derive(Debug)]
 pub(super) enum Column {
     /// `F32`.
@@ -21,7 +21,7 @@ pub(super) enum Column {
     Bool(Vec<bool>),
 }
 
-/// Stands where a column has been taken out; owns no memory.
+/// An empty placeholder, which owns no memory, for a column that has been moved out.
 impl Default for Column {
     fn default() -> Column {
         Column::Bool(Vec::new())
@@ -29,7 +29,7 @@ impl Default for Column {
 }
 
 impl Column {
-    /// No lanes yet.
+    /// Makes a column without lanes.
     pub(super) fn new(dtype: DType) -> Column {
         match dtype {
             DType::F32 => Column::F32(Vec::new()),
@@ -42,7 +42,7 @@ impl Column {
         }
     }
 
-    /// The type of its elements.
+    /// Returns the element type.
     pub(super) fn dtype(&self) -> DType {
         match self {
             Column::F32(_) => DType::F32,
@@ -52,7 +52,7 @@ impl Column {
         }
     }
 
-    /// Forgets the lanes, not their memory.
+    /// Removes all lanes and keeps their memory.
     pub(super) fn clear(&mut self) {
         match self {
             Column::F32(lanes) => lanes.clear(),
@@ -62,7 +62,7 @@ impl Column {
         }
     }
 
-    /// The element of a lane.
+    /// Returns the element of a lane.
     pub(super) fn get(&self, lane: usize) -> Scalar {
         match self {
             Column::F32(lanes) => Scalar::F32(lanes[lane]),
@@ -72,7 +72,7 @@ impl Column {
         }
     }
 
-    /// The element of a lane, a position.
+    /// Returns the element of a lane as a position.
     pub(super) fn index(&self, lane: usize) -> usize {
         match self {
             Column::Int(_, lanes) => lanes[lane] as usize,
@@ -80,12 +80,12 @@ impl Column {
         }
     }
 
-    /// The positions of all lanes.
+    /// Returns the positions of all lanes.
     pub(super) fn indices(&self) -> impl Iterator<Item = usize> {
         (0..self.len()).map(|lane| self.index(lane))
     }
 
-    /// Some of the lanes.
+    /// Returns a copy of some lanes.
     pub(super) fn slice(&self, lanes: Range<usize>) -> Column {
         match self {
             Column::F32(of) => Column::F32(of[lanes].to_vec()),
@@ -95,7 +95,7 @@ impl Column {
         }
     }
 
-    /// Puts the lanes of another column of the same type in the place of those from `first` on.
+    /// Overwrites the lanes from `first` on with the lanes of another column of the same type.
     pub(super) fn replace(&mut self, first: usize, with: &Column) {
         let range = first..first + with.len();
         match (self, with) {
@@ -116,12 +116,12 @@ impl Column {
         }
     }
 
-    /// Appends a lane.
+    /// Appends one lane.
     pub(super) fn push(&mut self, value: Scalar) {
         self.extend(value, 1);
     }
 
-    /// Appends lanes of one value.
+    /// Appends `count` lanes with one value.
     pub(super) fn extend(&mut self, value: Scalar, count: usize) {
         let end = self.len() + count;
         match (self, value) {
@@ -133,7 +133,7 @@ impl Column {
         }
     }
 
-    /// Appends the lanes of `from`, converted as Rust's `as` does it.
+    /// Appends the lanes of `from`, converted by the rules of Rust's `as`.
     pub(super) fn extend_cast(&mut self, from: &Column) {
         match (&mut *self, from) {
             (Column::F32(to), Column::Int(_, from)) => to.extend(from.iter().map(|&x| x as f32)),
@@ -151,8 +151,8 @@ impl Column {
     }
 }
 
-/// Appends `count` lanes of an operation to `out`; as many operands count as the operation has, the last of which
-/// decides about its class.
+/// Appends `count` lanes of the result of an operation to `out`. Only as many operands count as the operation
+/// has. The last of these determines the operation's class.
 pub(super) fn apply(op: Op, args: [&Column; 3], count: usize, out: &mut Column) {
     if op == Op::Select {
         return select(args, count, out);
@@ -174,8 +174,10 @@ pub(super) fn apply(op: Op, args: [&Column; 3], count: usize, out: &mut Column) 
     }
 }
 
-/// Floats of one type that give that type. Of two `f32`, the `f64` result of a native operation rounds to the same
-/// as the exact one, as that type has more than twice the bits; only `fma` does not.
+/// Computes an operation whose operands and result are all `f32`.
+///
+/// The `f64` result of a native operation on two `f32` rounds to the same `f32` as the exact result, since
+/// `f64` has more than twice the bits. `fma` is the exception.
 fn floats(op: Op, [x, y, z]: [&Vec<f32>; 3], out: &mut Vec<f32>) {
     let pairs = x.iter().zip(y);
     if op == Op::Add {
@@ -201,7 +203,7 @@ fn select([condition, x, y]: [&Column; 3], count: usize, out: &mut Column) {
     (0..count).for_each(|lane| out.push(if condition[lane] { x.get(lane) } else { y.get(lane) }));
 }
 
-/// One lane of any operation but `Select`.
+/// Computes one lane of any operation except `Select`.
 fn lane_of(op: Op, args: [&Column; 3], lane: usize, dtype: DType) -> Scalar {
     let eval = op.info().eval;
     let args = args.map(|arg| arg.get(lane));
@@ -217,7 +219,7 @@ fn lane_of(op: Op, args: [&Column; 3], lane: usize, dtype: DType) -> Scalar {
     }
 }
 
-/// Bits that an operation computes with.
+/// Returns the number of bits that an operation computes with.
 fn bits(dtype: DType) -> u32 {
     if dtype == DType::Bool { 1 } else { dtype.bits() }
 }

@@ -1,6 +1,6 @@
-//! One launch on the CPU: items dealt out to threads in chunks, each with the window of what it writes.
+//! Launches on the CPU: threads take items in chunks, each chunk with the window of elements it writes.
 //!
-//! Invariant: windows of different chunks do not overlap, so that safe generated code cannot race.
+//! Invariant: windows of different chunks do not overlap, so safe generated code cannot race.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,18 +23,20 @@ use crate::isa::Isa;
 use crate::kernel::{CpuArgs, CpuBuffer, CpuCode, CpuFn, CpuUniform, Launch};
 use crate::window::Beside;
 
-/// Elements above which all threads are woken at once …
+/// Minimum elements of a call that asks all threads at once.
 const PARALLEL_MIN: usize = 1 << 18;
-/// … below which one thread begins, and looks at the clock after this many.
+/// Elements that one thread runs before it looks at the clock, in a call below `PARALLEL_MIN`.
 const PROBE: usize = 1 << 12;
-/// What a thread must get to do, for asking it takes time, too.
+/// Minimum work per thread, since asking a thread takes time too.
 const EACH: Duration = Duration::from_micros(4);
-/// How many times as slow as its first elements a call is taken to be at most: memory is no slower than the caches by more.
+/// Maximum assumed slowdown of a call after its first elements: memory is slower than the caches by no more
+/// than this.
 const PACES: u32 = 4;
-/// Chunks per thread: enough to even out what the threads get, …
+/// Chunks per thread of a long call: enough to balance the load of the threads.
 const CHUNKS_PER_THREAD: usize = 16;
-/// … and where less than this is left so few that starting them takes no time.
+/// Chunks per thread of a call below `LONG`: so few that their start takes no time.
 const SHORT_CHUNKS_PER_THREAD: usize = 4;
+/// Remaining time from which a call counts as long.
 const LONG: Duration = Duration::from_millis(1);
 
 thread_local! {
@@ -42,20 +44,20 @@ thread_local! {
     static ROWS: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
 }
 
-/// Arguments of a launch, before its items are dealt out.
+/// Arguments of a launch, before items are assigned to threads.
 pub(super) struct Work<'a> {
     program: Program<'a>,
     pub(super) buffers: SmallVec<[CpuBuffer; 8]>,
     uniforms: SmallVec<[CpuUniform; PARAMS]>,
     pub(super) items: Items,
-    /// Elements of memory for a row.
+    /// Number of elements of row memory.
     row: usize,
-    /// What its loops ask for before they need it.
+    /// Prefetches of the loops.
     prefetcher: Prefetcher,
     call: std::marker::PhantomData<&'a Call<'a>>,
 }
 
-/// What runs the items.
+/// The program that runs the items.
 #[derive(Clone, Copy)]
 enum Program<'a> {
     /// A function that this processor can run.
@@ -64,7 +66,7 @@ enum Program<'a> {
     Kernel(&'a Kernel),
 }
 
-// SAFETY: the pointers are to memory that the call holds for `'a`; threads write disjoint windows of it.
+// SAFETY: the pointers are valid for `'a`, the lifetime of the call. Threads write disjoint windows.
 unsafe impl Sync for Work<'_> {}
 
 /// The items of a launch, resolved for its extents.
@@ -75,11 +77,11 @@ pub(super) struct Items {
     grain: usize,
     count: usize,
     pub(super) elements: usize,
-    /// Elements that are gone through for each of these.
+    /// Elements that a loop traverses for each element of the space.
     each: usize,
 }
 
-/// Runs a kernel with the best of its functions that `isa` covers.
+/// Runs a kernel with its best function that `isa` supports.
 pub(super) fn launch(isa: Isa, device: &str, launch: &Launch, call: &Call<'_>) -> Result<()> {
     let Code::Cpu(code) = &launch.code else {
         return Err(Error::Unsupported {
@@ -103,7 +105,7 @@ pub(super) fn launch(isa: Isa, device: &str, launch: &Launch, call: &Call<'_>) -
 }
 
 impl<'a> Work<'a> {
-    /// Nothing if the launch is not one for the CPU, or an extent has no value.
+    /// Resolves a launch. Returns `None` if the launch is not one for the CPU, or an extent has no value.
     fn new(program: Program<'a>, launch: &Launch, call: &'a Call<'a>) -> Option<Work<'a>> {
         let items = Items::new(&launch.space, call.symbols)?;
         let mut buffers = SmallVec::new();
@@ -125,7 +127,7 @@ impl<'a> Work<'a> {
             };
             let is_whole = !matches!(arg.reach, Footprint::Part { .. });
             if let Some(per) = per.filter(|_| is_whole && arg.access != Access::Read) {
-                // The last element of the space may have less than others do.
+                // The last element of the space may have fewer buffer elements than the others.
                 let missing = items.elements.checked_mul(per)?.checked_sub(region.len)?;
                 if missing >= per.max(1) {
                     return None;
@@ -167,7 +169,7 @@ impl<'a> Work<'a> {
         let run = |first: usize, end: usize| {
             if streams { stream::run(self, first, end) } else { self.run(first, end, false) }
         };
-        // A short call asks nothing more, which takes longer than starting a kernel.
+        // A short call makes no further queries, which would take longer than the start of a kernel.
         if items <= self.items.of(PROBE) {
             return run(0, items);
         }
@@ -181,8 +183,9 @@ impl<'a> Work<'a> {
         deal((done, items), threads, chunks, run);
     }
 
-    /// Runs items on this thread until what is left, at the pace so far, is worth asking others; says how many, and how long one
-    /// thread would take for the rest.
+    /// Runs items on this thread until the expected remaining time justifies asking other threads.
+    ///
+    /// Returns the number of items done, and the time that one thread would need for the rest.
     fn begin(&self) -> (usize, Duration) {
         let items = self.items.count;
         let (mut done, mut next) = (0, self.items.of(PROBE));
@@ -195,7 +198,7 @@ impl<'a> Work<'a> {
             if left > pays {
                 return (done, left);
             }
-            // So little is done before a slower pace would pay.
+            // The estimate allows for a slower pace of the rest.
             next = if left * PACES < pays { items } else { 2 * next };
         }
         self.run(done, items, false);
@@ -203,14 +206,15 @@ impl<'a> Work<'a> {
         (items, Duration::ZERO)
     }
 
-    /// Bytes that these items read and write; what is read whole counts as one element for each.
+    /// Returns the bytes that these items read and write. A buffer without a share per element counts as one
+    /// element each.
     pub(super) fn bytes(&self, first: usize, end: usize) -> usize {
         let elements = self.items.start(end) - self.items.start(first);
         let each = |buffer: &CpuBuffer| buffer.per.map_or(1, |per| per.max(1)) * buffer.dtype.size();
         self.buffers.iter().map(|buffer| elements * each(buffer)).sum()
     }
 
-    /// Runs the items `first..end`; what is only written may go around the caches.
+    /// Runs the items `first..end`. `streams` permits non-temporal stores to write-only buffers.
     pub(super) fn run(&self, first: usize, end: usize, streams: bool) {
         let (from, to) = (self.items.start(first), self.items.start(end));
         assert!(from <= to && to <= self.items.elements, "items are in order and within the space");
@@ -227,7 +231,7 @@ impl<'a> Work<'a> {
             }
             let at = |element: usize| match buffer.per {
                 Some(per) => (element * per).saturating_sub(buffer.from).min(buffer.len),
-                // The first item has all of it.
+                // The first item owns the whole buffer.
                 None if element > 0 => buffer.len,
                 None => 0,
             };
@@ -236,13 +240,14 @@ impl<'a> Work<'a> {
             buffer.ptr = buffer.ptr.wrapping_add(buffer.first * buffer.dtype.size());
             buffer.streams = streams && buffer.access == Access::Write;
         }
-        // SAFETY: `Work::new` took buffers from `at`, which checked their bytes, and each is of a tensor whose
-        // memory is initialised and aligned to 16; windows, and the elements of `own`, are within their buffers
-        // (`to <= elements`) and disjoint from those of other items, and the executor lets no other argument overlap what is written.
+        // SAFETY: `Work::new` took the buffers from `at`, which checked their bytes. Each buffer belongs to a
+        // tensor, whose memory is initialised and aligned to 16 bytes. Windows and the elements of `own` are
+        // within their buffers (`to <= elements`), and disjoint from the windows of other items. The executor
+        // lets no other argument overlap a written one.
         let mut args = unsafe { CpuArgs::new((first, end), &mut buffers, &self.uniforms, rows) }
             .prefetching(self.prefetcher);
         match self.program {
-            // SAFETY: `launch` chose the function by what this processor has.
+            // SAFETY: `launch` chose a function whose instructions this processor has.
             Program::Function(function) => unsafe { function(&mut args) },
             Program::Kernel(kernel) => tile::run(kernel, &mut args),
         }
@@ -250,8 +255,10 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Deals items out to this thread and to others, so many in all, in as many chunks for each: whoever is done with one takes the
-/// next. A thread that only waits would be woken for nothing.
+/// Distributes items over `threads` threads, including this one, in `each` chunks per thread.
+///
+/// A thread that finishes a chunk takes the next. At most one thread per chunk is asked, since a thread
+/// without a chunk would wake for nothing.
 fn deal((first, end): (usize, usize), threads: usize, each: usize, run: impl Fn(usize, usize) + Sync) {
     let left = end - first;
     let chunks = (threads * each).min(left);
@@ -284,17 +291,17 @@ impl Items {
         })
     }
 
-    /// How many items go through so many elements; there are items.
+    /// Returns the number of items that traverse this many elements. The launch has items.
     pub(super) fn of(&self, elements: usize) -> usize {
         elements.div_ceil(self.grain.min(self.cols) * self.each.max(1))
     }
 
-    /// Elements that all items go through.
+    /// Returns the number of elements that all items traverse.
     fn work(&self) -> usize {
         self.elements.saturating_mul(self.each)
     }
 
-    /// The first element of an item; for one past the last, the number of elements.
+    /// Returns the first element of an item, or the number of elements for the item past the last.
     fn start(&self, item: usize) -> usize {
         item / self.per_row * self.cols + item % self.per_row * self.grain
     }
@@ -332,9 +339,9 @@ mod tests {
     #[test]
     fn items_go_through_elements_of_the_space_and_of_rows() {
         assert_eq!(items(1, 1 << 20, 1024, 1).of(1 << 14), 16);
-        // An item is all of a row of the space that is shorter than the grain.
+        // An item covers a whole row of the space if the row is shorter than the grain.
         assert_eq!(items(1000, 100, 1024, 1).of(1 << 14), 164);
-        // Rows that are combined are longer than the space tells.
+        // A reduced row is longer than the space shows.
         assert_eq!(items(8192, 1, 1, 768).of(1 << 14), 22);
         assert_eq!(items(8192, 1, 1, 0).of(100), 100);
     }

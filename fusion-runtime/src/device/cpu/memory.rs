@@ -1,7 +1,8 @@
-//! Host memory in sizes of few classes, kept warm: the page faults of a fresh output cost more than its kernel.
+//! Host memory in few size classes. The pool keeps freed blocks, since page faults of a fresh output cost
+//! more than its kernel.
 //!
-//! Invariant: what the pool keeps and what is in use together stay within the process's own peak use plus
-//! `SLACK`; every block is initialised from its first use on.
+//! Invariant: kept blocks and blocks in use together stay within the peak use of the process plus `SLACK`.
+//! Every block is initialised from its first use on.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
@@ -10,24 +11,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::launch::Coalescing;
 
-/// Alignment of every block: cache lines come in pairs, and no vector is wider.
+/// Alignment of every block: cache lines come in pairs, and no vector is wider than a pair.
 const ALIGN: usize = Coalescing::Advanced.bytes();
-/// Bytes of the smallest blocks that get large pages, and begin at the same place of as many small ones. A Zen tells lines of its first
-/// cache apart by pairs of bits of their addresses, 12 with 27, 13 with 26, 14 with 25 and so on: of two blocks whose addresses differ in
-/// both of a pair, one pushes the other's lines out. So none differ in the lower of the first three, 12 to 14: softmax of 64 MiB, with
-/// another 8 KiB to the result, took 7.8 ms, and takes 5.3.
+/// Bytes of the smallest blocks with large pages. Large blocks agree in their offset modulo `LARGE_ALIGN`.
+///
+/// The first-level cache of a Zen distinguishes lines by a hash of pairs of address bits: 12 with 27, 13 with
+/// 26, 14 with 25 and so on. Two blocks whose addresses differ in both bits of a pair evict each other's
+/// lines. Therefore large blocks agree in bits 12 to 14, the lower bits of the first three pairs.
 const LARGE: usize = 4 << 20;
+/// Alignment of large blocks.
 const LARGE_ALIGN: usize = 32 << 10;
-/// Bytes of the smallest blocks with a place of their own in their pages.
+/// Bytes of the smallest blocks that start at staggered offsets within their pages.
 const STAGGERED: usize = 64 << 10;
-/// Those start at so many bytes after each other's places in a page, and then from the first again: a kernel goes through several
-/// in step, and at one place in their pages they would take turns in the same few lines of a cache. A softmax of 2¹⁰ rows of
-/// 64 takes a Zen 4 35 µs, else 38.
+/// Distance between the start offsets of consecutive staggered blocks, modulo `STAGGERS` steps.
+///
+/// A kernel reads several blocks in step. With equal offsets within their pages, the blocks would compete for
+/// the same few lines of a cache.
 const STAGGER: usize = 5 * ALIGN;
+/// Number of different start offsets.
 const STAGGERS: usize = 6;
-/// Bytes that may be kept beyond the peak of what was in use at once.
+/// Bytes that the pool may keep beyond the peak of memory in use.
 const SLACK: usize = 256 << 20;
-/// Size classes: four to each power of two.
+/// Number of size classes: four per power of two.
 const CLASSES: usize = 4 * usize::BITS as usize;
 
 /// An allocation of the CPU device.
@@ -37,32 +42,34 @@ pub(crate) struct CpuMemory {
     pool: Arc<Pool>,
 }
 
-/// A block of a class. Not dropped by itself: its owner gives it back.
+/// A block of a size class. A block is not freed when it is dropped: its owner returns it to the pool.
 #[derive(Debug)]
 struct Block {
     raw: NonNull<u8>,
     class: usize,
-    /// Bytes from the first aligned one on.
+    /// Offset of the first byte from the first aligned byte.
     start: usize,
 }
 
-// SAFETY: a block is plain memory with no tie to a thread.
+// SAFETY: a block is plain memory that is independent of any thread.
 unsafe impl Send for Block {}
-// SAFETY: a shared block gives out an address only; the crate writes through it only for the one tensor that
-// holds it (`tensor`'s invariant).
+// SAFETY: a shared block only reveals an address. The crate writes through the address only for the one
+// tensor that owns the memory (invariant of `tensor`).
 unsafe impl Sync for Block {}
 
-/// Blocks waiting to be used again.
+/// Freed blocks, kept for reuse.
 #[derive(Debug)]
 pub(crate) struct Pool(Mutex<Kept>);
 
+/// State of the pool.
 #[derive(Debug)]
 struct Kept {
     free: [Vec<Block>; CLASSES],
     /// Bytes in `free`.
     kept: usize,
-    /// Bytes handed out now, and the most that ever were.
+    /// Bytes in use.
     used: usize,
+    /// Maximum of `used` so far.
     peak: usize,
 }
 
@@ -72,7 +79,7 @@ impl Pool {
         Arc::new(Pool(Mutex::new(Kept { free, kept: 0, used: 0, peak: 0 })))
     }
 
-    /// A block of at least `bytes`, or nothing where the system has no more.
+    /// Returns a block of at least `bytes` bytes, or `None` if the system has no more memory.
     pub(crate) fn allocate(self: &Arc<Pool>, bytes: usize) -> Option<CpuMemory> {
         let class = class_of(bytes);
         let size = class_bytes(class)?;
@@ -99,11 +106,11 @@ impl Pool {
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
-        // The lists are whole between any two statements that could panic.
+        // The lists are valid between any two statements that could panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes kept for later and bytes in use.
+    /// Returns the bytes kept for reuse and the bytes in use.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> (usize, usize) {
         let kept = self.lock();
@@ -112,7 +119,7 @@ impl Pool {
 }
 
 impl Kept {
-    /// Frees kept blocks, the largest first, until `bytes` more are within the bound.
+    /// Frees kept blocks, the largest first, until `bytes` more bytes fit within the bound.
     fn make_room(&mut self, bytes: usize) {
         let bound = self.peak.saturating_add(SLACK);
         for class in (0..CLASSES).rev() {
@@ -126,12 +133,12 @@ impl Kept {
 }
 
 impl CpuMemory {
-    /// The first byte; aligned to `ALIGN`.
+    /// Returns the address of the first byte, which is aligned to `ALIGN`.
     pub(crate) fn ptr(&self) -> *mut u8 {
         self.block.ptr()
     }
 
-    /// Bytes.
+    /// Returns the size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.block.bytes()
     }
@@ -179,7 +186,7 @@ impl Block {
 
     fn ptr(&self) -> *mut u8 {
         let raw = self.raw.as_ptr();
-        // `layout` has that many bytes more than the block.
+        // `layout` reserves the bytes that this offset skips.
         raw.wrapping_add(raw.align_offset(Block::align(self.class)) + self.start)
     }
 
@@ -187,8 +194,8 @@ impl Block {
         if class_bytes(class).is_some_and(|bytes| bytes >= LARGE) { LARGE_ALIGN } else { ALIGN }
     }
 
-    /// A layout of small alignment and some bytes more: a larger alignment would make the system's allocator
-    /// write every zero, where fresh pages are zero already.
+    /// Returns a layout with small alignment and room to align by hand. With a large alignment, the system's
+    /// allocator would write every zero, although fresh pages are zero already.
     fn layout(class: usize) -> Option<Layout> {
         let more = if Block::is_staggered(class) { STAGGERS * STAGGER } else { 0 };
         Layout::from_size_align(class_bytes(class)?.checked_add(Block::align(class) + more)?, 16).ok()
@@ -196,36 +203,38 @@ impl Block {
 
     fn free(self) {
         if let Some(layout) = Block::layout(self.class) {
-            // SAFETY: `new` allocated it with this layout, and `self` is the only one to have it.
+            // SAFETY: `new` allocated the block with this layout, and `self` is its only owner.
             unsafe { dealloc(self.raw.as_ptr(), layout) }
         }
     }
 }
 
-/// Asks for pages of which a kernel needs few in step: with small ones the tables of a processor are too few for a handful of
-/// large tensors. It is a wish; without it all is as before.
+/// Advises the system to use large pages.
+///
+/// With small pages, the page tables of a processor are too small for a handful of large tensors in step.
+/// Memory works without large pages too.
 #[cfg(target_os = "linux")]
 fn ask_for_large_pages(start: *mut u8, bytes: usize) {
     const PAGE: usize = 4096;
     let inside = start.align_offset(PAGE);
     let whole = bytes.saturating_sub(inside) / PAGE * PAGE;
-    // SAFETY: these pages are all of one allocation, and the advice changes nothing of what is in them.
+    // SAFETY: the pages belong to one allocation, and the advice does not change their contents.
     unsafe { libc::madvise(start.wrapping_add(inside).cast(), whole, libc::MADV_HUGEPAGE) };
 }
 
 #[cfg(not(target_os = "linux"))]
 fn ask_for_large_pages(_start: *mut u8, _bytes: usize) {}
 
-/// The smallest class that holds `bytes`.
+/// Returns the smallest class with room for `bytes` bytes.
 fn class_of(bytes: usize) -> usize {
     let bytes = bytes.max(ALIGN);
-    // The power of two below, and which quarter of the way to the next.
+    // Logarithm of the power of two below, and the quarter of the distance to the next.
     let log = (bytes - 1).ilog2() as usize;
     let quarter = ((bytes - 1) >> (log - 2)) & 3;
     log * 4 + quarter
 }
 
-/// Bytes of the blocks of a class; a multiple of 16.
+/// Returns the bytes of the blocks of a class, a multiple of 16.
 fn class_bytes(class: usize) -> Option<usize> {
     let (log, quarter) = (class / 4, class % 4);
     (5 + quarter).checked_mul(1usize.checked_shl(log as u32 - 2)?)
@@ -258,7 +267,8 @@ mod tests {
         assert_eq!(pool.bytes(), (0, 1024));
     }
 
-    /// As far as they are long, with nothing of one in another, and at other places in their pages.
+    /// Staggered blocks are fully within their allocations, do not overlap, and start at different offsets in
+    /// their pages.
     #[test]
     fn blocks_are_staggered() {
         let pool = Pool::new();
@@ -272,7 +282,7 @@ mod tests {
             ranges.push(start..start + block.bytes());
             places.push(block.block.start);
             let is_large = block.bytes() >= LARGE;
-            // In the first page from there.
+            // The block starts within the first page after the alignment.
             assert!(!is_large || start % LARGE_ALIGN == block.block.start && block.block.start < 4096);
         }
         ranges.sort_by_key(|range| range.start);

@@ -1,12 +1,12 @@
-//! Memory that is asked for before it is needed.
+//! Prefetches: requests for memory before its use.
 //!
-//! A processor sees some hundred instructions ahead, which is less time than memory takes where a loop does much with each element, and
-//! what guesses the next line stops at the ends of pages. On a Sapphire Rapids, 2²⁴ elements of a chain of twelve operations took 24.5 ms on
-//! two threads, and 14.1 with memory asked for; gelu 4.5 and 3.0; Adam with 8 bits of state 12.3 and 8.7 for 24.6 million parameters.
+//! A processor looks ahead a few hundred instructions. In a loop with much work per element this is less time
+//! than a memory access takes. The hardware prefetcher stops at the ends of pages. Prefetching ahead pays on
+//! a Sapphire Rapids, for example for a chain of twelve operations, gelu, and Adam with 8 bits of state.
 //!
-//! Rows that are combined before they are used are read from memory the first time, while nothing is computed, and from a cache the others,
-//! while memory waits. Where those ask for the next row, a Zen 4 takes 3.6 ns for sixteen elements of a `logsumexp` of rows of 16,384, for
-//! which it takes 5.2 otherwise, and 3.5 if all is in its caches.
+//! A row that is reduced before its use is read from memory in the first pass, which computes nothing. Later
+//! passes read the row from a cache, while memory is idle. Later passes therefore prefetch the next row. On a
+//! Zen 4 a `logsumexp` of long rows then runs almost as fast as from the caches.
 
 use std::sync::OnceLock;
 
@@ -16,21 +16,22 @@ use fusion_compiler::ir::kernel::{CACHE_LINE, NEXT_ROW_MIN};
 use super::stream;
 use crate::kernel::CpuBuffer;
 
-/// Bytes of all buffers from which on it pays to ask for what comes a little later: more than the caches of a core hold.
+/// Minimum bytes of all buffers for prefetching ahead: more than the caches of a core store.
 const AHEAD_BYTES_MIN: usize = 8 << 20;
 
-/// … and for the next row: what the nearest caches of a core hold is there anyway.
+/// Minimum bytes of all buffers for prefetching the next row. Smaller buffers are in the nearest caches of a
+/// core anyway.
 const NEXT_BYTES_MIN: usize = 1 << 20;
 
-/// How far ahead of a run memory is asked for, in bytes.
+/// Distance of prefetches ahead of a run, in bytes.
 #[cfg(target_arch = "x86_64")]
 const AHEAD: usize = 2048;
 
-/// Bytes of the longest rows of which the next finds room in the nearest cache, beside this one.
+/// Maximum bytes of a row such that this row and the next fit in the nearest cache.
 #[cfg(target_arch = "x86_64")]
 const NEAR_MAX: usize = 16 << 10;
 
-/// What loops ask for before they need it.
+/// Prefetches that loops issue.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Prefetcher {
     ahead: bool,
@@ -38,8 +39,10 @@ pub struct Prefetcher {
 }
 
 impl Prefetcher {
-    /// What pays for loops over these buffers, or as `FUSION_CPU_FETCH_BYTES` says. A Zen 4 goes through rows a tenth to a third slower when
-    /// it asks ahead.
+    /// Returns the prefetches that pay for loops over these buffers, or those that `FUSION_CPU_FETCH_BYTES`
+    /// asks for.
+    ///
+    /// A Zen 4 does not prefetch ahead, since its loops over rows become slower.
     pub(super) fn of(buffers: &[CpuBuffer]) -> Prefetcher {
         static LEAST: OnceLock<(Option<usize>, usize)> = OnceLock::new();
         let (ahead, next) = *LEAST.get_or_init(|| {
@@ -51,13 +54,14 @@ impl Prefetcher {
         Prefetcher { ahead: ahead.is_some_and(|least| bytes >= least), next: bytes >= next }
     }
 
-    /// Whether a loop that asks for what comes later goes through its runs in strips, each of which is asked for as one.
+    /// Returns true if loops prefetch ahead. The loops then run in strips, and prefetch each strip at once.
     #[inline(always)]
     pub fn are_ahead(self) -> bool {
         self.ahead
     }
 
-    /// Asks for as many bytes as a run has, some way beyond it. They may be any: nothing is read.
+    /// Prefetches as many bytes as `run` has, at a fixed distance beyond it. The addresses may be invalid:
+    /// nothing is read.
     #[inline(always)]
     pub fn ahead<T>(self, run: &[T]) {
         #[cfg(target_arch = "x86_64")]
@@ -69,7 +73,8 @@ impl Prefetcher {
         let _ = run;
     }
 
-    /// Asks for as many bytes as a run has, so many elements beyond it, where the next row is. They may be any, too.
+    /// Prefetches as many bytes as `run` has, `row` elements further on. The addresses may be invalid:
+    /// nothing is read.
     #[inline(always)]
     pub fn next<T>(self, run: &[T], row: usize) {
         #[cfg(target_arch = "x86_64")]
@@ -99,14 +104,14 @@ fn is_intel() -> bool {
     false
 }
 
-/// Asks for as many bytes as a run has, so many further on.
+/// Prefetches as many bytes as `run` has, `by` bytes further on.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn prefetch<const HINT: i32, T>(run: &[T], by: usize) {
     use std::arch::x86_64::_mm_prefetch;
     for at in (0..size_of_val(run)).step_by(CACHE_LINE) {
         let line = run.as_ptr().cast::<i8>().wrapping_add(by.wrapping_add(at));
-        // SAFETY: SSE is part of x86-64, and a hint may be of any address.
+        // SAFETY: SSE is part of x86-64, and a prefetch accepts any address.
         unsafe { _mm_prefetch::<HINT>(line) };
     }
 }

@@ -1,7 +1,8 @@
-//! Runs Kernel IR made at run time: what is the same for all lanes once, a vector loop op by op over tiles.
+//! The tile interpreter: runs Kernel IR made at run time. Values that are equal for all lanes are computed
+//! once, vector loops operation by operation over tiles.
 //!
-//! Invariant: every operation means what the op table says, rounded as its type; the generated Rust computes the
-//! same bits. Memory is reached through the same checked windows as that of generated code.
+//! Invariant: every operation follows the op table and rounds to its type. Generated Rust computes the same
+//! bits. Memory is accessed through the same checked windows as in generated code.
 
 use fusion_compiler::ir::dtype::{Const, DType};
 use fusion_compiler::ir::graph::Access;
@@ -16,9 +17,10 @@ use super::column::{Column, apply};
 use crate::kernel::{CpuArgs, Total, Word};
 use crate::window::Window;
 
-/// Bytes that the lanes of all values of a kernel may take: most of a small L1 cache.
+/// Maximum bytes of the lanes of all values of a kernel: most of a small L1 cache.
 const TILE_BYTES: usize = 24 << 10;
-/// Fewest and most lanes of a tile; fewer would cost more in steps than the cache saves.
+/// Minimum and maximum lanes of a tile. Below the minimum, the interpreter's steps cost more than the cache
+/// saves.
 const TILE_LANES: (usize, usize) = (128, 512);
 
 /// Runs the items of `args`. The kernel is legal for `Dialect::Cpu`.
@@ -32,7 +34,7 @@ pub(super) fn run(kernel: &Kernel, args: &mut CpuArgs<'_>) {
     Interpreter { kernel, range: args.range(), memory, uniforms, columns, rows, tile }.block(&kernel.body);
 }
 
-/// Memory for each value of the elements of a row that is kept.
+/// Returns memory for each staged value of a row.
 fn rows(kernel: &Kernel, args: &mut CpuArgs<'_>) -> Vec<Column> {
     let [memory] = args.row_memory();
     let row = |shared: &Shared| {
@@ -43,19 +45,19 @@ fn rows(kernel: &Kernel, args: &mut CpuArgs<'_>) -> Vec<Column> {
     kernel.shared.iter().map(row).collect()
 }
 
-/// A buffer of a launch, as `CpuArgs` gives it.
+/// A buffer of a launch, as `CpuArgs` provides it.
 enum Memory<'m> {
     F32(Slice<'m, f32>),
     F64(Slice<'m, f64>),
     I32(Slice<'m, i32>),
     U32(Slice<'m, u32>),
-    /// Bits.
+    /// Words of two bytes, as bits.
     U16(Slice<'m, u16>),
-    /// Bits.
+    /// Words of one byte, as bits.
     U8(Slice<'m, u8>),
 }
 
-/// The whole of what is read, or the window of what is written.
+/// The whole of a buffer that is read, or the window of a buffer that is written.
 enum Slice<'m, T> {
     Read(&'m [T]),
     Write(Window<'m, T>),
@@ -146,15 +148,15 @@ impl<'m, T: Word> Slice<'m, T> {
 /// Partial results of a fold, by component.
 type Parts = Vec<Column>;
 
-/// What a fold has of the lanes so far.
+/// State of a fold after some of the lanes.
 struct Folded {
-    /// The partial results of the groups of the length that is at work.
+    /// Partial results of the groups of the current length.
     parts: Parts,
-    /// That of those that are done.
+    /// Result of the groups of all earlier lengths and strips.
     result: Done,
 }
 
-/// The result of the groups that are done.
+/// Result of the finished groups of a fold.
 enum Done {
     Parts(Parts),
     /// A sum of `f32`.
@@ -168,22 +170,22 @@ struct Interpreter<'k, 'm> {
     range: (usize, usize),
     memory: Vec<Memory<'m>>,
     uniforms: Vec<Scalar>,
-    /// By value. One that is the same for all lanes has one element.
+    /// Lanes of each value. A value that is equal for all lanes has one element.
     columns: Vec<Column>,
-    /// Values of the elements of a row that are kept.
+    /// Staged values of the elements of a row.
     rows: Vec<Column>,
-    /// Most lanes at a time.
+    /// Maximum number of lanes of a tile.
     tile: usize,
 }
 
-/// The lanes that a statement is run for: `first..first + count` of its vector loop.
+/// The lanes of one step of a statement: `first..first + count` of its vector loop.
 #[derive(Clone, Copy)]
 struct Tile {
     first: usize,
     count: usize,
 }
 
-/// Outside of vector loops there is one lane.
+/// The single lane of statements outside of vector loops.
 const ONE: Tile = Tile { first: 0, count: 1 };
 
 impl Interpreter<'_, '_> {
@@ -236,7 +238,7 @@ impl Interpreter<'_, '_> {
         folds.iter().for_each(|fold| self.widen_captured(fold));
         let mut folded: Vec<Folded> = folds.iter().map(|fold| self.folded(fold)).collect();
         let strip = fold_rounds(kernel, folds) * FOLD_LANES[0];
-        // A multiple of the longest group of a fold.
+        // The length of a tile is a multiple of the longest group of a fold.
         for first in (0..len).step_by(self.tile) {
             let tile = Tile { first, count: self.tile.min(len - first) };
             body.iter().filter(per_lane).for_each(|stmt| self.simple(stmt, tile));
@@ -255,7 +257,8 @@ impl Interpreter<'_, '_> {
         }
     }
 
-    /// Folds the lanes of a tile, of so many in all, in groups as `FOLD_LANES` documents, and strips of so many lanes.
+    /// Folds the lanes of a tile, in groups as `FOLD_LANES` documents. `len` is the number of lanes of the
+    /// loop, `strip` of a strip.
     fn fold(&mut self, fold: &Fold, folded: &mut Folded, tile: Tile, (len, strip): (usize, usize)) {
         let mut start = 0;
         while start < tile.count {
@@ -292,7 +295,7 @@ impl Interpreter<'_, '_> {
         }
     }
 
-    /// What partial results make together, or no more than so many of them: the second half is combined with the first, and so on.
+    /// Combines the second half of partial results with the first, repeatedly, until at most `left` remain.
     fn halved(&mut self, fold: &Fold, mut parts: Parts, left: usize) -> Parts {
         let left = left.min(parts[0].len());
         let mut half = parts[0].len() / 2;
@@ -304,7 +307,7 @@ impl Interpreter<'_, '_> {
         parts.iter().map(|part| part.slice(0..left)).collect()
     }
 
-    /// Gives as many lanes as the longest group has to what a fold's function uses from outside.
+    /// Extends values that a fold's function captures to as many lanes as the longest group has.
     fn widen_captured(&mut self, fold: &Fold) {
         let mut known: Vec<Value> = [fold.left.as_slice(), &fold.right].concat();
         for stmt in &fold.body {
@@ -318,7 +321,7 @@ impl Interpreter<'_, '_> {
         }
     }
 
-    /// What a fold has before the first lane.
+    /// Returns the state of a fold before the first lane.
     fn folded(&self, fold: &Fold) -> Folded {
         let result = match fold.sums(self.kernel) {
             Some(DType::F64) => Done::Compensated(Total::default()),
@@ -328,7 +331,7 @@ impl Interpreter<'_, '_> {
         Folded { parts: Parts::new(), result }
     }
 
-    /// As many partial results of no lanes.
+    /// Returns partial results with the identity in every lane.
     fn identities(&self, fold: &Fold, lanes: usize) -> Parts {
         let column = |value: &Value| {
             let identity = &self.columns[value.0 as usize];
@@ -339,7 +342,7 @@ impl Interpreter<'_, '_> {
         fold.identity.iter().map(column).collect()
     }
 
-    /// Combines the first partial results with as many others.
+    /// Combines partial results, lane by lane, with the partial results on the right.
     fn combine(&mut self, fold: &Fold, parts: &mut Parts, right: Parts) {
         let count = right[0].len();
         for (value, part) in fold.left.iter().zip(&*parts) {
@@ -354,7 +357,7 @@ impl Interpreter<'_, '_> {
         }
     }
 
-    /// A value of one lane.
+    /// Assigns a value that has one lane.
     fn set(&mut self, value: Value, to: Scalar) {
         let column = &mut self.columns[value.0 as usize];
         column.clear();
@@ -369,7 +372,7 @@ impl Interpreter<'_, '_> {
     fn simple(&mut self, stmt: &Stmt, tile: Tile) {
         match stmt {
             Stmt::Let(value, expr) => {
-                // The operands are other values, so that the memory of this one can be taken out meanwhile.
+                // The operands are other values, so this value's memory can be moved out in the meantime.
                 let mut column = std::mem::take(&mut self.columns[value.0 as usize]);
                 column.clear();
                 match expr {
@@ -471,7 +474,7 @@ impl Interpreter<'_, '_> {
     }
 }
 
-/// The elements that an access touches.
+/// The elements of a buffer that an access touches.
 enum Place<'a> {
     Run { first: usize, stride: usize },
     Gather(&'a Column),
@@ -483,7 +486,7 @@ fn place<'a>(kernel: &Kernel, columns: &'a [Column], at: &Address, tile: Tile) -
         Lanes::Loop => Place::Gather(indices),
         Lanes::Const(_) => {
             let (stride, phase) = (at.stride as usize, at.phase as usize);
-            // Where nothing is read, it may be anywhere.
+            // The address of an access without lanes may be out of range.
             let first = indices.index(0).wrapping_add(tile.first * stride + phase);
             Place::Run { first, stride }
         }
@@ -515,7 +518,7 @@ fn uniform(args: &CpuArgs<'_>, i: usize, uniform: &Uniform) -> Scalar {
 #[cfg(test)]
 mod tests;
 
-/// The sum of one lane, or of four, in `f64`.
+/// Returns the sum of one lane, or of four, in `f64`.
 fn wide(lanes: &Column) -> f64 {
     let lane = |lane: usize| match lanes.get(lane) {
         Scalar::F32(x) => f64::from(x),

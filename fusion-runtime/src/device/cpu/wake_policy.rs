@@ -1,32 +1,34 @@
-//! Whether the pool's threads are awake, and so what a call must have left to do before it pays to ask them.
+//! The wake policy: the work that a call must have left before it asks threads of the pool.
 //!
-//! A thread of the pool that finds no work looks for some a little while before it sleeps. So calls that come close behind each other
-//! are helped by threads that have not slept since the last, and what these take to wake, longer than a small call, is paid once.
+//! A thread of the pool that finds no work searches for some time before it sleeps. Calls in close succession
+//! therefore find threads that have not slept since the last call. Waking takes longer than a small call, and
+//! such calls pay for it once.
 //!
-//! Invariant: only times depend on it, and no result.
+//! Invariant: only times depend on the policy, and no result.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// What must be left for one thread to do before waking the others pays, which takes 10 to 20 µs, …
+/// Minimum work left, in time of one thread, that pays for waking threads.
 const WAKING_PAYS: Duration = Duration::from_micros(50);
-/// … and before asking those pays that are awake.
+/// Minimum work left, in time of one thread, that pays for asking threads that are awake.
 const ASKING_PAYS: Duration = Duration::from_micros(8);
-/// How long a thread looks for work before it sleeps, at least: longer after one call the next is not close behind it.
+/// Minimum time that a thread searches for work before it sleeps. Calls are close if the gap between them is
+/// shorter.
 const CLOSE: Duration = Duration::from_micros(10);
-/// After so many calls close behind each other, each with work for threads that are awake, the next wakes them.
+/// Number of close calls, each with work for awake threads, after which the next call wakes the threads.
 const CALLS: u32 = 16;
 
-/// What is known of the threads of the pool; where an application has several, of all.
+/// The policy for the threads of the pool. An application with several pools has one policy for all.
 pub(super) static POOL: Awake = Awake::new();
 
-/// When threads were last seen at work, and what would have been theirs.
+/// Times at which threads were last seen at work, and at which they could have helped.
 pub(super) struct Awake {
     seen: Moment,
-    /// When a call ended last that nobody helped with, but threads that are awake could have.
+    /// End of the last call that no thread helped with, although awake threads could have.
     alone: Moment,
-    /// How many such calls have come close behind each other.
+    /// Number of such calls in close succession.
     calls: AtomicU32,
 }
 
@@ -35,12 +37,13 @@ impl Awake {
         Awake { seen: Moment::new(), alone: Moment::new(), calls: AtomicU32::new(0) }
     }
 
-    /// A thread of the pool has just looked for work.
+    /// Records that a thread of the pool has just searched for work.
     pub(super) fn saw(&self, now: Instant) {
         self.seen.set(now);
     }
 
-    /// What a call that starts now must have left for one thread to do before it asks others.
+    /// Returns the work that a call starting now must have left, in time of one thread, before it asks
+    /// others.
     pub(super) fn help_pays(&self, now: Instant) -> Duration {
         let wakes = || self.calls.load(Relaxed) >= CALLS && self.alone.is_close(now);
         if self.seen.is_close(now) {
@@ -49,12 +52,12 @@ impl Awake {
         if !wakes() {
             return WAKING_PAYS;
         }
-        // Where nobody comes all the same, not every call tries again.
+        // If no thread joins after all, later calls do not retry at once.
         self.calls.store(0, Relaxed);
         ASKING_PAYS
     }
 
-    /// A call was done by one thread, from then to now.
+    /// Records a call that one thread ran alone from `start` to `end`.
     pub(super) fn done_alone(&self, start: Instant, end: Instant) {
         if end.saturating_duration_since(start) >= ASKING_PAYS {
             let calls =
@@ -82,11 +85,11 @@ impl Moment {
     }
 }
 
-/// Nanoseconds since long before the first time that was asked for; none yet is 0.
+/// Returns nanoseconds since long before the first time passed to the function. 0 stands for no time yet.
 fn nanos(time: Instant) -> u64 {
     static FIRST: OnceLock<Instant> = OnceLock::new();
     let long = Duration::from_secs(1);
-    // Other threads may ask for earlier ones.
+    // Other threads may pass earlier times.
     let first = *FIRST.get_or_init(|| time.checked_sub(long).unwrap_or(time));
     (long + time.saturating_duration_since(first)).as_nanos() as u64
 }
@@ -97,7 +100,7 @@ mod tests {
 
     const CALL: Duration = Duration::from_micros(20);
 
-    /// Calls by one thread, the first then and each so long after the last, and when the last ended.
+    /// Runs `count` calls on one thread, with `gap` between them, and returns the time of the next call.
     fn calls(pool: &Awake, start: Instant, count: u32, gap: Duration) -> Instant {
         (0..count).fold(start, |start, _| {
             assert_eq!(pool.help_pays(start), WAKING_PAYS);
@@ -120,7 +123,7 @@ mod tests {
         let (pool, gap) = (Awake::new(), CLOSE / 2);
         let next = calls(&pool, Instant::now(), CALLS, gap);
         assert_eq!(pool.help_pays(next), ASKING_PAYS);
-        // Nobody came.
+        // No thread joined.
         let next = calls(&pool, next, CALLS, gap);
         assert_eq!(pool.help_pays(next), ASKING_PAYS);
     }

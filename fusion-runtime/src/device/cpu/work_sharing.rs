@@ -1,9 +1,10 @@
-//! Work that other threads of the pool may help with.
+//! Work sharing: threads of the pool join the work of a call.
 //!
-//! A scope of the pool ends when all its jobs have run, also those that wait behind another's long ones, or for ever in a process that
-//! was forked. Who begins here waits only for those that have joined, each of which is at work.
+//! A scope of the pool ends after all its jobs have run, even jobs that wait behind long jobs of others. In a
+//! forked process such jobs wait for ever. The caller here waits only for threads that have joined, each of
+//! which is at work.
 //!
-//! Invariant: the work is done by none that has not joined, and nobody joins once who began has left.
+//! Invariant: only threads that have joined run the work, and no thread joins after the caller has left.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -16,38 +17,39 @@ use super::wake_policy::POOL;
 
 type Work<'w> = dyn Fn() + Sync + 'w;
 
-/// How long who began looks whether those who help have ended before it sleeps, which takes about as long.
+/// Time that the caller spins for its helpers before it sleeps. Sleeping takes about as long.
 const SPIN: Duration = Duration::from_micros(20);
 
-/// Jobs that no thread has taken yet: where all have other work for long, they would be ever more.
+/// Number of jobs that no thread has taken yet. The number would grow without bound if all threads had long
+/// work.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
-/// As many for each thread of the pool that a call is from, at most.
+/// Maximum of `WAITING`, per thread of the pool that the call runs in.
 const WAITING_MAX: usize = 8;
 
-/// What those have in common that are at some work.
+/// State that the threads at work on one call share.
 struct Shared {
-    /// Where it was, for jobs that come when it is over.
+    /// Address of the work. The work may be gone when a late job runs.
     work: *const Work<'static>,
     state: Mutex<State>,
     left: Condvar,
 }
 
-// SAFETY: any thread may do the work, and none reads it that has not joined.
+// SAFETY: any thread may run the work, and only threads that have joined read it.
 unsafe impl Send for Shared {}
-// SAFETY: the same.
+// SAFETY: the reason for `Send` applies.
 unsafe impl Sync for Shared {}
 
 #[derive(Default)]
 struct State {
     is_over: bool,
     helping: usize,
-    /// Of a helper that panicked.
+    /// Payload of a helper's panic.
     panic: Option<Box<dyn Any + Send>>,
 }
 
-/// Does some work on this thread, and on so many others of the pool as come to help before it is done.
+/// Runs `work` on this thread, and on up to `helpers` threads of the pool that join before it is done.
 pub(super) fn with_help(helpers: usize, work: &Work<'_>) {
-    // SAFETY: the same address; whoever reads it says why it may.
+    // SAFETY: the address is the same. Each reader of the address states why it may read it.
     let work_at = unsafe { mem::transmute::<*const Work<'_>, *const Work<'static>>(work) };
     let shared = Arc::new(Shared { work: work_at, state: Mutex::default(), left: Condvar::new() });
     let leave = Leave(&shared);
@@ -70,7 +72,7 @@ pub(super) fn with_help(helpers: usize, work: &Work<'_>) {
     }
 }
 
-/// Ends the work for those who come later, and waits for those who have joined.
+/// Closes the work to later threads, and waits for the threads that have joined.
 struct Leave<'s>(&'s Shared);
 
 impl Drop for Leave<'_> {
@@ -99,7 +101,8 @@ impl Shared {
             }
             state.helping += 1;
         }
-        // SAFETY: `Leave` is dropped before `with_help` returns, however it does, and waits for those that have joined.
+        // SAFETY: `Leave` is dropped before `with_help` returns, even by a panic, and waits for all threads
+        // that have joined.
         let work = unsafe { &*self.work };
         let ended = catch_unwind(AssertUnwindSafe(work));
         let mut state = self.state();
@@ -108,7 +111,7 @@ impl Shared {
         self.left.notify_one();
     }
 
-    /// It is valid between any two statements.
+    /// Locks the state, which is valid between any two statements.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -121,12 +124,12 @@ mod tests {
 
     use super::*;
 
-    /// A test that keeps the pool busy leaves the others no helper, for whom they would wait for ever.
+    /// Lock of tests that keep the pool busy, without which other tests would wait for helpers for ever.
     static POOL_IS_FREE: Mutex<()> = Mutex::new(());
 
     fn one_at_a_time() -> MutexGuard<'static, ()> {
         let pool = POOL_IS_FREE.lock().unwrap_or_else(PoisonError::into_inner);
-        // What such a test leaves over is taken soon.
+        // A thread takes the jobs left over from such a test soon.
         while WAITING.load(Relaxed) >= WAITING_MAX {
             std::thread::yield_now();
         }
@@ -137,7 +140,7 @@ mod tests {
     fn others_help() {
         let _pool = one_at_a_time();
         let (count, (here, there)) = (AtomicUsize::new(0), mpsc::channel());
-        // Each waits for the other.
+        // Each thread waits for the other.
         with_help(1, &|| {
             here.send(std::thread::current().id()).expect("the test waits");
             count.fetch_add(1, Relaxed);
@@ -167,7 +170,7 @@ mod tests {
         assert!(catch_unwind(AssertUnwindSafe(call)).is_err());
     }
 
-    /// What is left over of it runs later, and does nothing; of many calls not all leave something.
+    /// Jobs left over run later and do nothing. The number of jobs left over by many calls is limited.
     #[test]
     fn nobody_waits_for_a_pool_that_has_other_work() {
         let _pool = one_at_a_time();

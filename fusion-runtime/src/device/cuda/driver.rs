@@ -1,7 +1,7 @@
-//! The functions of the CUDA driver that this device calls, and what their answers mean.
+//! The functions of the CUDA driver that this device calls, and the meaning of their results.
 //!
-//! Invariant: results are plain numbers. `cust::sys` declares them as a closed Rust enum of CUDA 11.4, so a code
-//! that only newer drivers give would be undefined behaviour there; the types of handles are its own.
+//! Invariant: results are plain numbers. `cust::sys` declares results as a closed Rust enum of CUDA 11.4, so
+//! a result of a newer driver would be undefined behaviour there. The types of handles come from `cust::sys`.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::fmt;
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 pub(super) use cust::sys::{CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUmodule, CUstream};
 
-// The library itself is linked by cust.
+// cust links the library.
 #[allow(missing_docs, reason = "the driver's own functions, documented by NVIDIA")]
 unsafe extern "C" {
     pub(super) fn cuInit(flags: u32) -> i32;
@@ -82,7 +82,7 @@ unsafe extern "C" {
     fn cuGetErrorString(code: i32, text: *mut *const c_char) -> i32;
 }
 
-/// Attributes of a device, by the driver's numbers.
+/// Attributes of a device, by their numbers in the driver's API.
 pub(super) mod attribute {
     /// `CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK`.
     pub(in super::super) const BLOCK_THREADS_MAX: i32 = 1;
@@ -104,7 +104,7 @@ pub(super) mod attribute {
     pub(in super::super) const CAPABILITY_MINOR: i32 = 76;
 }
 
-/// `CUlaunchConfig`.
+/// The driver's `CUlaunchConfig`.
 #[repr(C)]
 pub(super) struct LaunchConfigEx {
     pub(super) grid: [u32; 3],
@@ -115,7 +115,7 @@ pub(super) struct LaunchConfigEx {
     pub(super) attributes_len: u32,
 }
 
-/// `CUlaunchAttribute` of the blocks of a cluster.
+/// The driver's `CUlaunchAttribute` for the dimensions of a cluster.
 #[repr(C)]
 pub(super) struct LaunchAttribute {
     id: u32,
@@ -127,7 +127,7 @@ impl LaunchAttribute {
     /// `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`.
     const CLUSTER_DIMENSION: u32 = 4;
 
-    /// Clusters of so many blocks in a row.
+    /// Makes the attribute for one-dimensional clusters of `blocks` blocks.
     pub(super) fn clusters(blocks: u32) -> LaunchAttribute {
         let mut value = [0; 16];
         value[..3].copy_from_slice(&[blocks, 1, 1]);
@@ -135,7 +135,7 @@ impl LaunchAttribute {
     }
 }
 
-/// `cuLaunchKernelEx`.
+/// The type of the driver's `cuLaunchKernelEx`.
 pub(super) type LaunchKernelEx = unsafe extern "C" fn(
     config: *const LaunchConfigEx,
     function: CUfunction,
@@ -143,8 +143,9 @@ pub(super) type LaunchKernelEx = unsafe extern "C" fn(
     extra: *mut *mut c_void,
 ) -> i32;
 
-/// The function of the driver that launches clusters, if it has one: those before CUDA 11.8 have not, and a program that is linked
-/// with it would not start there.
+/// Returns the driver's function that launches clusters, if the driver has it.
+///
+/// Drivers before CUDA 11.8 lack the function. A program linked with it would not start on such a driver.
 pub(super) fn launch_kernel_ex() -> Option<LaunchKernelEx> {
     static FOUND: OnceLock<Option<LaunchKernelEx>> = OnceLock::new();
     #[cfg(unix)]
@@ -152,7 +153,8 @@ pub(super) fn launch_kernel_ex() -> Option<LaunchKernelEx> {
     #[cfg(windows)]
     let loaded = || libloading::os::windows::Library::open_already_loaded("nvcuda.dll").ok();
     *FOUND.get_or_init(|| {
-        // SAFETY: the driver's function of this name has this type, and the driver stays loaded: it is linked with.
+        // SAFETY: the driver's function of this name has this type. The program links the driver, so it stays
+        // loaded.
         loaded().and_then(|library| unsafe { library.get(b"cuLaunchKernelEx\0") }.ok().map(|symbol| *symbol))
     })
 }
@@ -168,7 +170,7 @@ pub(super) const FUNCTION_BLOCK_THREADS_MAX: i32 = 0;
 /// `CU_EVENT_DISABLE_TIMING`.
 pub(super) const EVENT_DISABLE_TIMING: u32 = 2;
 
-/// Anything but `CUDA_SUCCESS`.
+/// A result of the driver other than `CUDA_SUCCESS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Failure(pub(super) i32);
 
@@ -180,13 +182,16 @@ impl Failure {
     pub(super) const JIT_COMPILER_NOT_FOUND: Failure = Failure(221);
     pub(super) const UNSUPPORTED_PTX_VERSION: Failure = Failure(222);
 
-    /// Whether the context is of no use any more, as NVIDIA documents it for each code: the driver shut down, an
-    /// uncorrectable memory or link error, a destroyed context, or a kernel that failed.
+    /// Returns true if the failure makes the context unusable, by NVIDIA's documentation of each code.
+    ///
+    /// The causes are a driver shutdown, an uncorrectable memory or link error, a destroyed context, and a
+    /// failed kernel.
     pub(super) fn loses_context(self) -> bool {
         matches!(self.0, 4 | 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 999)
     }
 
-    /// Whether a kernel did it: an illegal address or instruction, a time-out, a failed assertion, a failed launch.
+    /// Returns true if a kernel caused the failure: an illegal address or instruction, a time-out, a failed
+    /// assertion or launch.
     pub(super) fn is_of_a_kernel(self) -> bool {
         matches!(self.0, 700 | 702 | 710 | 714..=719)
     }
@@ -202,31 +207,33 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What the driver answered.
+/// Converts a result of the driver.
 pub(super) fn check(code: i32) -> Result<(), Failure> {
     if code == 0 { Ok(()) } else { Err(Failure(code)) }
 }
 
 fn text(describe: unsafe extern "C" fn(i32, *mut *const c_char) -> i32, code: i32) -> Option<String> {
     let mut text = std::ptr::null();
-    // SAFETY: the driver writes a pointer to a string of its own that it never frees, or null.
+    // SAFETY: the driver writes null, or a pointer to a static string that it never frees.
     unsafe {
         check(describe(code, &raw mut text)).ok()?;
         (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
     }
 }
 
-/// A handle that any thread may use: the driver's functions are thread-safe.
+/// A handle that any thread may use, since the driver's functions are thread-safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Handle<T>(pub(super) *mut T);
 
 // SAFETY: the driver documents its handles as usable from every thread whose current context is theirs.
 unsafe impl<T> Send for Handle<T> {}
-// SAFETY: as above.
+// SAFETY: the reason for `Send` applies.
 unsafe impl<T> Sync for Handle<T> {}
 
-/// Makes a context the thread's current one for as long as it lives. Where another one was current, that one is again
-/// afterwards: the thread may belong to an application with contexts of its own.
+/// A guard that makes a context current on the thread.
+///
+/// Dropping the guard restores the previous context: the thread may belong to an application with contexts of
+/// its own.
 pub(super) struct Current {
     previous: CUcontext,
 }
@@ -234,7 +241,7 @@ pub(super) struct Current {
 impl Current {
     pub(super) fn enter(context: CUcontext) -> Result<Current, Failure> {
         let mut previous = std::ptr::null_mut();
-        // SAFETY: the place is ours; the context is alive, as its owner calls this.
+        // SAFETY: the pointer refers to a local variable. The caller owns the context, which is alive.
         unsafe {
             check(cuCtxGetCurrent(&raw mut previous))?;
             if previous == context {
@@ -249,8 +256,9 @@ impl Current {
 impl Drop for Current {
     fn drop(&mut self) {
         if !self.previous.is_null() {
-            // SAFETY: it was current before, on this thread: the guard is not `Send`. Whether it still exists is for
-            // the driver to say, and there is no one to tell if not.
+            // SAFETY: the previous context was current on this thread, since the guard is not `Send`. If the
+            // context no longer exists, the driver refuses the call, and no caller is left to receive the
+            // failure.
             unsafe { cuCtxSetCurrent(self.previous) };
         }
     }
@@ -262,9 +270,9 @@ mod tests {
 
     #[test]
     fn failures_name_themselves() {
-        // Both the real driver and the simulated one know this one.
+        // The real driver and the simulated one know this code.
         assert!(Failure::NO_DEVICE.to_string().starts_with("CUDA_ERROR_NO_DEVICE (100): "));
-        // No driver knows this one.
+        // No driver knows this code.
         assert_eq!(Failure(123_456).to_string(), "CUDA error 123456");
     }
 

@@ -1,7 +1,7 @@
 //! Device memory from a pool.
 //!
-//! Invariant: a block goes back to the pool when its last owner lets go. Work still queued on it is before any work
-//! of the next owner, since there is one stream.
+//! Invariant: a block returns to the pool when its last owner drops it. Work queued on the block runs before
+//! any work of the next owner, since the device has one stream.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError};
@@ -15,33 +15,35 @@ use crate::error::{Error, Result};
 pub(crate) struct CudaMemory {
     device: Arc<Shared>,
     address: CUdeviceptr,
-    /// Bytes.
+    /// Size of the block, in bytes.
     class: usize,
 }
 
 impl CudaMemory {
-    /// The address of a byte.
+    /// Returns the address of a byte.
     pub(super) fn address(&self, offset: usize) -> CUdeviceptr {
         debug_assert!(offset <= self.class);
         self.address + offset as u64
     }
 
-    /// Has it begin so many bytes before, where nothing is, so that who reads or writes there faults: the addresses of tensors can be
-    /// tested that no memory holds. Before it is dropped it is to begin where it did.
+    /// Moves the start of the block `bytes` bytes back, to addresses without memory.
+    ///
+    /// Accesses there fault, so tests can use tensors at addresses beyond any memory. The caller moves the
+    /// start back before the block is dropped.
     #[cfg(test)]
     pub(crate) fn extend_back(&mut self, bytes: isize) {
         self.address = self.address.wrapping_add_signed(-bytes as i64);
         self.class = self.class.wrapping_add_signed(bytes);
     }
 
-    /// The address of the first of some bytes.
+    /// Returns the address of the first of `bytes` bytes.
     pub(super) fn range(&self, offset: usize, bytes: usize) -> CUdeviceptr {
         debug_assert!(bytes <= self.class - offset);
         self.address(offset)
     }
 }
 
-/// Memory for so many bytes.
+/// Allocates at least `bytes` bytes.
 pub(super) fn allocate(device: &Arc<Shared>, bytes: usize) -> Result<CudaMemory> {
     let out_of_memory =
         || Error::OutOfMemory { bytes: Some(bytes), device: device.name.clone(), tensor_bytes_max: None };
@@ -57,12 +59,12 @@ pub(super) fn allocate(device: &Arc<Shared>, bytes: usize) -> Result<CudaMemory>
 
 fn fresh(bytes: usize) -> Result<CUdeviceptr, Failure> {
     let mut address = 0;
-    // SAFETY: the place is ours; the device's context is current.
+    // SAFETY: the pointer refers to a local variable. The device's context is current.
     check(unsafe { cuMemAlloc_v2(&raw mut address, bytes) }).map(|()| address)
 }
 
-/// Asks the driver for something that takes memory, its own included; when the device has none left, once more, after what the pool
-/// keeps was given back.
+/// Calls a function of the driver that needs memory. If memory runs out, trims the pool and calls the
+/// function once more.
 pub(super) fn with_room<T, E: From<Failure> + PartialEq<Failure>>(
     device: &Shared,
     ask: impl Fn() -> Result<T, E>,
@@ -76,10 +78,10 @@ pub(super) fn with_room<T, E: From<Failure> + PartialEq<Failure>>(
     }
 }
 
-/// Gives what the pool keeps back to the driver.
+/// Frees all memory that the pool keeps.
 fn trim(device: &Shared) -> Result<(), Failure> {
     let mut pool = device.pool.lock().unwrap_or_else(PoisonError::into_inner);
-    // SAFETY: the blocks are no one's, and after the wait nothing queued uses them either: new work cannot get them
+    // SAFETY: the blocks have no owner. After the wait no queued work uses them, and new work cannot get them
     // while the pool is locked.
     unsafe {
         check(cuStreamSynchronize(device.stream()))?;

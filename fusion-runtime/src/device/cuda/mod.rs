@@ -1,8 +1,8 @@
-//! NVIDIA GPUs, through the CUDA driver and `cust`.
+//! The CUDA device: NVIDIA GPUs through the CUDA driver and `cust`.
 //!
-//! Invariants: all work goes to one stream, so it runs in the order of the calls, and memory given back to the pool
-//! may be handed out again at once. Every method makes the device's context current on the calling thread first.
-//! Once a failure has cost the context, every later call reports it.
+//! Invariant: all work goes to one stream and runs in the order of the calls, so freed memory may be reused
+//! at once. Every method first makes the device's context current on the calling thread. After a failure has
+//! destroyed the context, every later call reports the failure.
 
 mod driver;
 mod memory;
@@ -42,21 +42,22 @@ use crate::error::{Error, Result};
 use crate::kernel::Launch;
 use crate::launch::LaunchConfig;
 
-/// The backend. Memory holds it too, so it lives as long as any tensor on it.
+/// The CUDA backend. Memory refers to its device, so the device lives as long as any tensor on it.
 #[derive(Debug)]
 pub(super) struct Cuda(Arc<Shared>);
 
-/// What a device and its memory share. The fields are dropped in this order: the stream before its context.
+/// State that a device and its memory share. The fields are dropped in this order: the stream before its
+/// context.
 struct Shared {
     name: String,
     facts: DeviceFacts,
-    /// The failure that cost the context.
+    /// The failure that destroyed the context.
     lost: OnceLock<Error>,
     pool: Mutex<Pool<u64>>,
     kernels: Kernels,
     /// Name of the kernel launched last.
     last: Mutex<Option<Cow<'static, str>>>,
-    /// Events that no one waits for.
+    /// Events that no call waits for.
     events: Mutex<Vec<Handle<cust::sys::CUevent_st>>>,
     stream: Arc<Stream>,
     context: Context,
@@ -78,7 +79,7 @@ impl Shared {
         answer.map_err(|failure| self.error(call, failure))
     }
 
-    /// What to tell of a failure of the driver. One that cost the context is remembered.
+    /// Converts a failure of the driver to an error. A failure that destroys the context is recorded.
     fn error(&self, call: &'static str, failure: Failure) -> Error {
         let (device, why) = (self.name.clone(), failure.to_string());
         if failure.loses_context() {
@@ -101,18 +102,21 @@ impl Shared {
         last.as_deref().map(String::from)
     }
 
-    /// Queues a copy to or from memory of the host, and waits for it and what was queued before, but not for what
-    /// other threads add meanwhile. Whatever fails, the host's memory is no more in use afterwards.
+    /// Queues a copy to or from host memory, and waits for it and for all earlier work.
+    ///
+    /// The function does not wait for work that other threads add in the meantime. Even after a failure the
+    /// host memory is no longer in use.
     fn copy_and_wait(&self, call: &'static str, copy: impl FnOnce() -> i32) -> Result<()> {
-        // First what may fail, while nothing is queued.
+        // The event may fail to be made, so it is made before the copy is queued.
         let event = self.event()?;
         let queued = check(copy());
-        // SAFETY: the event and the stream are alive and of the current context.
+        // SAFETY: the event and the stream are alive and belong to the current context.
         let waited = queued.and_then(|()| unsafe {
             check(cuEventRecord(event.0, self.stream())).and_then(|()| check(cuEventSynchronize(event.0)))
         });
         if queued.is_ok() && waited.is_err() {
-            // SAFETY: the stream is alive. Where this fails too, the device is lost and copies nothing any more.
+            // SAFETY: the stream is alive. If this call fails too, the device is lost and copies nothing any
+            // more.
             unsafe { cuStreamSynchronize(self.stream()) };
         }
         self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
@@ -125,13 +129,14 @@ impl Shared {
         }
         let fresh = || {
             let mut event: CUevent = null_mut();
-            // SAFETY: the place is ours.
+            // SAFETY: the pointer refers to a local variable.
             check(unsafe { cuEventCreate(&raw mut event, EVENT_DISABLE_TIMING) }).map(|()| Handle(event))
         };
         self.told("cuEventCreate", memory::with_room(self, fresh))
     }
 
-    /// What to tell of a kernel that could not be loaded: the compiler's log, unless it is not the kernel's fault.
+    /// Returns the error for a kernel that could not be loaded. The error has the compiler's log if the
+    /// kernel is at fault.
     fn load_error(&self, kernel: &str, text: &str, error: LoadError) -> Error {
         match error.failure {
             Some(Failure::UNSUPPORTED_PTX_VERSION) => Error::DriverTooOld {
@@ -158,8 +163,8 @@ impl Shared {
         let shared = params::shared_bytes(launch, call.symbols, config.block)?;
         let queue = || {
             let pointers = pointers.as_ptr().cast_mut();
-            // SAFETY: the kernel is loaded; there is a parameter for each that it declares, and the buffers are as large
-            // as its plan says. Slots outlive the call, which copies them.
+            // SAFETY: the kernel is loaded and gets a slot for each declared parameter. The buffers have the
+            // sizes of the plan. The slots outlive the call, which copies them.
             unsafe { self.queue(kernel, config, (cluster, shared), pointers) }
         };
         let answer = memory::with_room(self, queue);
@@ -170,7 +175,8 @@ impl Shared {
     /// Queues a kernel.
     ///
     /// # Safety
-    /// There is a pointer to each of its parameters, whose buffers are as large as it takes them to be.
+    /// `pointers` has a pointer to each parameter of the kernel, and the buffers are as large as the kernel
+    /// assumes.
     unsafe fn queue(
         &self,
         kernel: Kernel,
@@ -180,7 +186,7 @@ impl Shared {
     ) -> Result<(), Failure> {
         let (function, stream, none) = (kernel.function(), self.stream(), null_mut());
         if cluster == 1 {
-            // SAFETY: as the caller says.
+            // SAFETY: the caller guarantees the parameters.
             return check(unsafe {
                 cuLaunchKernel(function, grid, 1, 1, block, 1, 1, shared_bytes, stream, pointers, none)
             });
@@ -192,11 +198,12 @@ impl Shared {
         let (attributes, attributes_len) = (&raw const clusters, 1);
         let (grid, block) = ([grid, 1, 1], [block, 1, 1]);
         let config = LaunchConfigEx { grid, block, shared_bytes, stream, attributes, attributes_len };
-        // SAFETY: as above; the attribute outlives the call.
+        // SAFETY: the caller guarantees the parameters, and the attribute outlives the call.
         check(unsafe { launch_kernel_ex(&raw const config, function, pointers, none) })
     }
 
-    /// Blocks and their threads, of which a kernel of many registers allows fewer than the device.
+    /// Returns the launch configuration. A kernel with many registers may allow fewer threads per block than
+    /// the device.
     fn config(
         &self,
         kernel: Kernel,
@@ -221,7 +228,7 @@ fn address(region: &Region<'_>) -> u64 {
     cuda(region.memory).address(region.offset)
 }
 
-/// What the executor hands to this device is this device's.
+/// Returns the CUDA memory of a tensor. The executor passes only memory of this device.
 fn cuda(memory: &Memory) -> &CudaMemory {
     let Memory::Cuda(memory) = memory else {
         unreachable!("the arguments of a call were found to be on one device")
@@ -249,8 +256,8 @@ impl Backend for Cuda {
     fn write(&self, memory: &Memory, offset: usize, bytes: &[u8]) -> Result<()> {
         let _current = self.0.enter()?;
         let to = cuda(memory).range(offset, bytes.len());
-        // SAFETY: both are alive and as long as said, until the wait is over: where the host's memory is pinned, or
-        // shared with the device, the driver copies it only when the stream gets there.
+        // SAFETY: both ranges are alive and have `bytes.len()` bytes until the wait is over. The driver reads
+        // pinned or managed host memory only when the stream reaches the copy.
         self.0.copy_and_wait("cuMemcpyHtoDAsync", || unsafe {
             cuMemcpyHtoDAsync_v2(to, bytes.as_ptr().cast(), bytes.len(), self.0.stream())
         })
@@ -260,7 +267,7 @@ impl Backend for Cuda {
         let _current = self.0.enter()?;
         let from = cuda(memory).range(offset, bytes.len());
         let place: *mut c_void = bytes.as_mut_ptr().cast();
-        // SAFETY: both are alive and as long as said, until the wait is over.
+        // SAFETY: both ranges are alive and have `bytes.len()` bytes until the wait is over.
         self.0.copy_and_wait("cuMemcpyDtoHAsync", || unsafe {
             cuMemcpyDtoHAsync_v2(place, from, bytes.len(), self.0.stream())
         })
@@ -269,7 +276,8 @@ impl Backend for Cuda {
     fn copy(&self, from: (&Memory, usize), to: (&Memory, usize), bytes: usize) -> Result<()> {
         let _current = self.0.enter()?;
         let (from, to) = (cuda(from.0).range(from.1, bytes), cuda(to.0).range(to.1, bytes));
-        // SAFETY: both are as long as said, and memory given back meanwhile is not reused before its turn.
+        // SAFETY: both ranges have `bytes` bytes. Memory freed in the meantime is reused only by later work
+        // of the stream.
         let answer = check(unsafe { cuMemcpyDtoDAsync_v2(to, from, bytes, self.0.stream()) });
         self.0.told("cuMemcpyDtoDAsync", answer)
     }
@@ -310,8 +318,8 @@ impl fmt::Debug for Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         let Ok(_current) = Current::enter(self.context.as_raw()) else { return };
-        // SAFETY: no tensor and no call uses the device any more, and after the wait neither does the GPU. Failures
-        // have no one left to hear of them.
+        // SAFETY: no tensor and no call uses the device any more, nor does the GPU after the wait. No caller
+        // is left to receive failures.
         unsafe {
             cuStreamSynchronize(self.stream());
             for block in self.pool.get_mut().unwrap_or_else(PoisonError::into_inner).drain() {

@@ -1,6 +1,6 @@
-//! From PTX text to kernels: the driver's compiler, and a cache of what it made.
+//! Modules: kernels that the driver compiles from PTX, and a cache of them.
 //!
-//! Invariant: a text is compiled once per device; its kernel lives until the device is closed.
+//! Invariant: a text is compiled once per device. The kernel of a text lives until the device is closed.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use super::driver::{
     cuFuncGetAttribute, cuFuncSetAttribute, cuModuleGetFunction, cuModuleLoadDataEx, cuModuleUnload,
 };
 
-/// Bytes for each of the compiler's two logs; it cuts what is longer.
+/// Bytes of each of the compiler's two logs. The driver truncates longer logs.
 const LOG_BYTES: usize = 16 << 10;
 
 /// `CU_JIT_INFO_LOG_BUFFER`, its size, `CU_JIT_ERROR_LOG_BUFFER`, its size.
@@ -27,7 +27,7 @@ const LOG_OPTIONS: [u32; 4] = [3, 4, 5, 6];
 pub(super) struct Kernel {
     module: Handle<cust::sys::CUmod_st>,
     function: Handle<cust::sys::CUfunc_st>,
-    /// Most threads of a block that its registers allow.
+    /// Maximum number of threads per block that the kernel's registers allow.
     pub(super) block_threads_max: u32,
 }
 
@@ -37,7 +37,7 @@ impl Kernel {
     }
 }
 
-/// Kernels by text. A `static` text is known by its address, which costs no look at its content.
+/// The cache of kernels, by text. The key of a `static` text is its address, so its content is not read.
 #[derive(Debug, Default)]
 pub(super) struct Kernels(RwLock<Known>);
 
@@ -47,11 +47,11 @@ struct Known {
     owned: HashMap<String, Arc<Entry>>,
 }
 
-/// What there is of a text.
+/// The state of a text.
 #[derive(Debug, Default)]
 struct Entry {
     kernel: OnceLock<Kernel>,
-    /// Held by who compiles it.
+    /// Lock of the thread that compiles the text.
     compiling: Mutex<()>,
 }
 
@@ -77,8 +77,8 @@ fn place(text: &'static str) -> (usize, usize) {
 }
 
 impl Kernels {
-    /// The kernel of a text, loaded if this is the first time. Who asks for another meanwhile does not wait: a compiler takes
-    /// milliseconds.
+    /// Returns the kernel of a text, loaded at its first use. Callers with other texts do not wait for the
+    /// compiler.
     pub(super) fn get<E>(&self, text: &Text, load: impl FnOnce() -> Result<Kernel, E>) -> Result<Kernel, E> {
         let known = |known: &Known| known.get(text).and_then(|entry| entry.kernel.get().copied());
         if let Some(kernel) = known(&self.0.read().unwrap_or_else(PoisonError::into_inner)) {
@@ -92,23 +92,23 @@ impl Kernels {
         }
     }
 
-    /// Unloads everything. The device's context is current and idle.
+    /// Unloads all kernels. The device's context is current and idle.
     pub(super) fn clear(&self) {
         let known = std::mem::take(&mut *self.0.write().unwrap_or_else(PoisonError::into_inner));
         let entries = known.fixed.into_values().chain(known.owned.into_values());
         for kernel in entries.filter_map(|entry| entry.kernel.get().copied()) {
-            // SAFETY: the module was loaded by us, nothing runs, and no one else has the handle.
+            // SAFETY: this cache loaded the module, no kernel runs, and no other code has the handle.
             unsafe { cuModuleUnload(kernel.module.0) };
         }
     }
 }
 
-/// Why a kernel could not be loaded.
+/// The reason why a kernel could not be loaded.
 #[derive(Debug)]
 pub(super) struct LoadError {
-    /// What the driver answered; none where it was not asked.
+    /// The driver's failure, or `None` if the driver was not called.
     pub(super) failure: Option<Failure>,
-    /// What the compiler said, and what it means.
+    /// The compiler's log, with an explanation.
     pub(super) log: String,
 }
 
@@ -124,12 +124,12 @@ impl PartialEq<Failure> for LoadError {
     }
 }
 
-/// Compiles a text. The device's context is current. The error is the log to show.
+/// Compiles a text. The device's context is current. The error is the log for the user.
 pub(super) fn load(text: &str, entry: &str, shared_bytes_max: u32) -> Result<Kernel, LoadError> {
     let module = compile(text)?;
     let shared = text.contains(".extern .shared").then_some(shared_bytes_max);
     kernel_of(module, entry, shared).inspect_err(|_| {
-        // SAFETY: just loaded, and not used.
+        // SAFETY: the module has just been loaded and is not used.
         unsafe { cuModuleUnload(module) };
     })
 }
@@ -137,12 +137,12 @@ pub(super) fn load(text: &str, entry: &str, shared_bytes_max: u32) -> Result<Ker
 fn compile(text: &str) -> Result<CUmodule, LoadError> {
     let image = c_string(text)?;
     let (mut info, mut error) = (vec![0_u8; LOG_BYTES], vec![0_u8; LOG_BYTES]);
-    // The driver takes numbers in place of pointers, and writes the lengths of the logs over them.
+    // The driver takes numbers in place of pointers, and overwrites them with the lengths of the logs.
     let size = std::ptr::without_provenance_mut::<c_void>(LOG_BYTES);
     let mut values = [info.as_mut_ptr().cast(), size, error.as_mut_ptr().cast(), size];
     let mut options = LOG_OPTIONS;
     let mut module = null_mut();
-    // SAFETY: the image ends with a NUL; there is a value for each option; the logs have the size given.
+    // SAFETY: the image ends with a NUL, each option has a value, and the logs have the given size.
     let answer = check(unsafe {
         cuModuleLoadDataEx(
             &raw mut module,
@@ -161,11 +161,11 @@ fn compile(text: &str) -> Result<CUmodule, LoadError> {
     }
 }
 
-/// The entry of a module. One that is given shared memory at launch may get all that `shared` leaves.
+/// Returns the kernel of a module. A kernel with dynamic shared memory may use up to `shared` bytes in total.
 fn kernel_of(module: CUmodule, entry: &str, shared: Option<u32>) -> Result<Kernel, LoadError> {
     let name = c_string(entry)?;
     let (mut function, mut threads) = (null_mut(), 0);
-    // SAFETY: the module is loaded, the name ends with a NUL, the places are ours.
+    // SAFETY: the module is loaded, the name ends with a NUL, and the pointers refer to local variables.
     let answer = unsafe {
         check(cuModuleGetFunction(&raw mut function, module, name.as_ptr()))
             .and_then(|()| check(cuFuncGetAttribute(&raw mut threads, FUNCTION_BLOCK_THREADS_MAX, function)))
@@ -179,10 +179,12 @@ fn kernel_of(module: CUmodule, entry: &str, shared: Option<u32>) -> Result<Kerne
     Ok(Kernel { module: Handle(module), function: Handle(function), block_threads_max })
 }
 
-/// How much of a multiprocessor's memory blocks of so many threads share, in hundredths of the most that they can; the rest is the
-/// cache that what they read comes through. Left to itself, a driver leaves as little of it as makes room for one more block, and then
-/// blocks wait: with this, a layer norm of 12,288 elements by 512 threads took an H200 143 us, not 151, an RMS norm 134, not 142; by 256
-/// threads of 6144 138 and 147, 135 and 140. Smaller blocks are of rows that take less, and larger ones have to take most.
+/// Returns the shared memory carveout for blocks of `threads` threads, in percent of the maximum.
+///
+/// The rest of a multiprocessor's memory is the cache for loads. By default, a driver shrinks the cache to
+/// make room for one more block, and the blocks then wait for memory. On an H200, these values speed up a
+/// layer norm and an RMS norm of 12,288 elements with 512 threads, and of 6144 elements with 256. Smaller
+/// blocks process rows that need less shared memory. Larger blocks need most of the shared memory.
 fn shared_percent(threads: i32) -> Option<i32> {
     match threads {
         256 => Some(60),
@@ -191,14 +193,15 @@ fn shared_percent(threads: i32) -> Option<i32> {
     }
 }
 
-/// Lets launches of a function have more shared memory than devices give unasked: up to `most` bytes with its own.
+/// Raises the limit of a function's dynamic shared memory, so that static and dynamic memory may reach `most`
+/// bytes.
 ///
 /// # Safety
 ///
-/// The function is of a loaded module.
+/// The function belongs to a loaded module.
 unsafe fn take_shared(function: CUfunction, most: u32, threads: i32) -> Result<(), Failure> {
     let mut own = 0;
-    // SAFETY: the function is loaded, the place is ours.
+    // SAFETY: the function is loaded, and the pointer refers to a local variable.
     check(unsafe { cuFuncGetAttribute(&raw mut own, FUNCTION_SHARED_BYTES, function) })?;
     let rest = i32::try_from(most).unwrap_or(i32::MAX).saturating_sub(own).max(0);
     // SAFETY: the function is loaded.
@@ -213,13 +216,13 @@ fn c_string(text: &str) -> Result<CString, LoadError> {
     CString::new(text).map_err(|_| LoadError { failure: None, log: "the text holds a NUL byte".to_owned() })
 }
 
-/// A log up to its NUL.
+/// Returns a log up to its NUL.
 fn log_text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-/// The CUDA version of the driver, for messages.
+/// Returns the CUDA version of the driver, for messages.
 pub(super) fn driver_version() -> String {
     match driver_number() {
         Some(version) => format!("CUDA {}.{}", version / 1000, version % 1000 / 10),
@@ -227,16 +230,16 @@ pub(super) fn driver_version() -> String {
     }
 }
 
-/// The same as the driver counts, a thousand for each first number and ten for each second.
+/// Returns the CUDA version of the driver as a number: 1000 times the major plus 10 times the minor version.
 pub(super) fn driver_number() -> Option<i32> {
     let mut version = 0;
-    // SAFETY: the place is ours.
+    // SAFETY: the pointer refers to a local variable.
     check(unsafe { cuDriverGetVersion(&raw mut version) }).ok().map(|()| version)
 }
 
-/// The log of a failed compilation, with the meaning of the failure where the driver's own words leave it open.
+/// Returns the log of a failed compilation, with an explanation if the driver's own words are unclear.
 fn explain(failure: Failure, text: &str, driver: &str, log: &str) -> String {
-    // Drivers differ in the answer to code for later GPUs; ptxas words it so.
+    // Drivers differ in the failure for code of later GPUs. The text is that of ptxas.
     let too_new =
         failure == Failure::NO_BINARY_FOR_GPU || log.contains("SM version specified by .target is higher");
     let hint = match failure {
@@ -253,7 +256,7 @@ fn explain(failure: Failure, text: &str, driver: &str, log: &str) -> String {
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
-/// What follows a directive of a PTX text.
+/// Returns the text after a directive of a PTX text.
 pub(super) fn declared<'a>(text: &'a str, directive: &str) -> &'a str {
     text.lines().find_map(|line| line.trim().strip_prefix(directive)).map_or("?", str::trim)
 }
@@ -266,7 +269,7 @@ mod tests {
 
     use super::*;
 
-    /// At one place, where a constant may be at several.
+    /// A static has one address, while a constant may have several.
     static TEXT: &str = "// head\n.version 7.1\n.target sm_80\n.address_size 64\n";
 
     #[test]
@@ -334,7 +337,8 @@ mod tests {
         get(TEXT, 1).unwrap();
         thread::scope(|scope| {
             let slow = || {
-                // While it is compiled, others get what there is, and what is compiled sooner.
+                // During the compilation, other threads get loaded kernels, and kernels that are compiled
+                // sooner.
                 for (text, threads) in [(TEXT, 1), ("sooner", 2)] {
                     let (told, answer) = mpsc::channel();
                     scope.spawn(move || told.send(get(text, 2)));

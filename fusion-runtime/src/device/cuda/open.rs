@@ -1,4 +1,4 @@
-//! Opening a CUDA device: one of the machine's, or the one behind an application's context.
+//! Opening of a CUDA device: a GPU of the machine, or the GPU of an application's context.
 
 use std::ffi::{CStr, c_char};
 use std::ptr::null_mut;
@@ -19,38 +19,39 @@ use crate::device::{Device, DeviceFacts};
 use crate::error::{Error, Result};
 
 impl Device {
-    /// The device behind a context of an application that uses `cust` itself. Work goes to this stream, so it is
-    /// ordered with what the application puts there.
+    /// Wraps the device of an application that uses `cust` itself. Work goes to `stream`, so it is ordered
+    /// with the application's work there.
     ///
     /// # Errors
-    /// [`Error::NoDevice`] if the driver does not answer for the context.
+    /// [`Error::NoDevice`] if the driver refuses a query about the context.
     pub fn from_cust(context: Context, stream: Arc<Stream>) -> Result<Device> {
         let device = device_of(&context).map_err(|failure| no_device(failure.to_string()))?;
         wrap(device, context, stream, |facts| facts)
     }
 }
 
-/// Opens the GPU of this number, counted as `CUDA_VISIBLE_DEVICES` leaves them, through its primary context, which
-/// the CUDA runtime API and libraries on it use too.
+/// Opens the GPU of this ordinal, counted after `CUDA_VISIBLE_DEVICES`.
+///
+/// The device uses the primary context of the GPU, like the CUDA runtime API and libraries on it.
 pub(crate) fn open(ordinal: usize) -> Result<Device> {
     open_as(ordinal, |facts| facts)
 }
 
-/// The same, as if these were its facts.
+/// Opens a GPU and changes its facts.
 pub(super) fn open_as(ordinal: usize, facts: impl FnOnce(DeviceFacts) -> DeviceFacts) -> Result<Device> {
     let device = find(ordinal)?;
     retained(ordinal, device).and_then(|(context, stream)| wrap(device, context, Arc::new(stream), facts))
 }
 
-/// The driver's handle of a GPU.
+/// Returns the driver's handle of a GPU.
 fn find(ordinal: usize) -> Result<CUdevice> {
     let (mut count, mut device) = (0, 0);
-    // SAFETY: the places are ours.
+    // SAFETY: the pointer refers to a local variable.
     let answer = unsafe { check(cuInit(0)).and_then(|()| check(cuDeviceGetCount(&raw mut count))) };
     answer.map_err(|failure| no_device(why_none(failure)))?;
     let number = i32::try_from(ordinal).ok().filter(|&number| number < count);
     let number = number.ok_or_else(|| no_device(format!("there is no number {ordinal} among {count}")))?;
-    // SAFETY: as above.
+    // SAFETY: the pointer refers to a local variable.
     let answer = check(unsafe { cuDeviceGet(&raw mut device, number) });
     answer.map(|()| device).map_err(|failure| no_device(failure.to_string()))
 }
@@ -66,24 +67,25 @@ fn no_device(why: String) -> Error {
     Error::NoDevice { kind: "CUDA", why }
 }
 
-/// The primary context and a stream of it.
+/// Returns the primary context and a stream of it.
 ///
-/// `cust` reads answers as an enum of CUDA 11.4, for which a later code is undefined behaviour; so the context is
-/// first retained without it. Where that succeeds, so does retaining again, which only counts.
+/// `cust` reads results as an enum of CUDA 11.4, for which a newer code is undefined behaviour. The context
+/// is therefore first retained without `cust`. If that succeeds, retaining it again succeeds too, since it
+/// only counts.
 fn retained(ordinal: usize, device: CUdevice) -> Result<(Context, Stream)> {
     let mut context = null_mut();
-    // SAFETY: the place is ours.
+    // SAFETY: the pointer refers to a local variable.
     let answer = check(unsafe { cuDevicePrimaryCtxRetain(&raw mut context, device) });
     answer.map_err(|failure| no_device(format!("its context cannot be made: {failure}")))?;
     let opened =
         Current::enter(context).map_err(|failure| no_device(failure.to_string())).and_then(|_current| {
             let number = u32::try_from(ordinal).unwrap_or(u32::MAX);
             let context = cust::device::Device::get_device(number).and_then(Context::new);
-            // cust makes every stream one that waits for the default stream, and it for them.
+            // cust makes blocking streams only: the stream and the default stream wait for each other.
             let stream = Stream::new(StreamFlags::DEFAULT, None);
             context.and_then(|context| Ok((context, stream?))).map_err(|error| no_device(error.to_string()))
         });
-    // SAFETY: retained above; where it is opened, cust holds it too.
+    // SAFETY: the context was retained above. If opening succeeded, cust has retained it too.
     unsafe { cuDevicePrimaryCtxRelease_v2(device) };
     opened
 }
@@ -91,7 +93,7 @@ fn retained(ordinal: usize, device: CUdevice) -> Result<(Context, Stream)> {
 fn device_of(context: &Context) -> Result<CUdevice, Failure> {
     let _current = Current::enter(context.as_raw())?;
     let mut device = 0;
-    // SAFETY: the place is ours.
+    // SAFETY: the pointer refers to a local variable.
     check(unsafe { cuCtxGetDevice(&raw mut device) }).map(|()| device)
 }
 
@@ -119,7 +121,7 @@ fn wrap(
 
 fn facts(device: CUdevice) -> Result<DeviceFacts, Failure> {
     let mut bytes = 0;
-    // SAFETY: the place is ours.
+    // SAFETY: the pointer refers to a local variable.
     check(unsafe { cuDeviceTotalMem_v2(&raw mut bytes, device) })?;
     Ok(DeviceFacts {
         warp_size: fact(device, attribute::WARP_SIZE)?.max(1),
@@ -136,13 +138,13 @@ fn facts(device: CUdevice) -> Result<DeviceFacts, Failure> {
     })
 }
 
-/// Blocks of a cluster that every device has which has clusters.
+/// Maximum blocks of a cluster on every device with clusters.
 const CLUSTER_BLOCKS: u32 = 8;
 
-/// The first driver that knows all that kernels of clusters say, PTX 8.1: that of CUDA 12.1.
+/// Version of the first driver that accepts PTX 8.1, which kernels with clusters use: CUDA 12.1.
 const CLUSTER_DRIVER: i32 = 12_010;
 
-/// Whether the device and its driver have clusters: older ones know of no such fact.
+/// Returns true if the device and its driver support clusters. Older drivers do not know the attribute.
 fn has_clusters(device: CUdevice) -> bool {
     let has = fact(device, attribute::CLUSTER_LAUNCH).is_ok_and(|has| has > 0);
     has && driver_number() >= Some(CLUSTER_DRIVER) && launch_kernel_ex().is_some()
@@ -150,15 +152,15 @@ fn has_clusters(device: CUdevice) -> bool {
 
 fn fact(device: CUdevice, attribute: i32) -> Result<u32, Failure> {
     let mut value = 0;
-    // SAFETY: the place is ours.
+    // SAFETY: the pointer refers to a local variable.
     check(unsafe { cuDeviceGetAttribute(&raw mut value, attribute, device) })?;
     Ok(u32::try_from(value).unwrap_or(0))
 }
 
-/// As `nvidia-smi` shows it, with the compute capability.
+/// Returns the name that `nvidia-smi` shows, with the compute capability.
 fn name(device: CUdevice) -> Result<String, Failure> {
     let mut name = [0 as c_char; 256];
-    // SAFETY: the driver writes a string with its NUL, cut to the length given less one.
+    // SAFETY: the driver writes a string with its NUL, truncated to the given length minus one.
     let text = unsafe {
         check(cuDeviceGetName(name.as_mut_ptr(), name.len() as i32 - 1, device))?;
         CStr::from_ptr(name.as_ptr()).to_string_lossy()

@@ -1,7 +1,7 @@
-//! The parameters of a launch, laid out as PTX kernels declare them.
+//! The parameters of a launch, in the layout that PTX kernels declare.
 //!
-//! Invariant: one slot per `.param`, in the order of `plan::Launch`: the address of each buffer, then the uniforms,
-//! each at the start of its slot with the size that the kernel declares.
+//! Invariant: one slot per `.param`, in the order of `plan::Launch`: first the addresses of the buffers, then
+//! the uniforms. A value is at the start of its slot, with the size that the kernel declares.
 
 use std::ffi::c_void;
 
@@ -13,7 +13,7 @@ use crate::bind::PARAMS;
 use crate::error::{Error, Result};
 use crate::kernel::{Launch, ScalarValue};
 
-/// Room for one parameter: 4 or 8 bytes are used.
+/// The storage of one parameter, which uses 4 or 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(align(8))]
 pub(super) struct Slot([u8; 8]);
@@ -30,44 +30,44 @@ impl Slot {
     }
 }
 
-/// What the parameters of a launch follow from.
+/// Values that determine the parameters of a launch.
 pub(super) struct Values<'a> {
-    /// The address of each buffer's first element.
+    /// Addresses of the buffers' first elements.
     pub(super) addresses: &'a [u64],
     /// Extents, by symbol.
     pub(super) symbols: &'a [i64],
-    /// By position in the plan's parameters.
+    /// Scalars, by position in the plan's parameters.
     pub(super) scalars: &'a [Option<ScalarValue>],
-    /// Elements of the space, all of which this launch covers.
+    /// Number of elements of the space, all of which this launch covers.
     pub(super) elements: u64,
 }
 
-/// Elements of the space of a launch.
+/// Returns the number of elements of a launch's space.
 pub(super) fn elements(launch: &Launch, symbols: &[i64]) -> Result<u64> {
     let elements = launch.space.elements(symbols).and_then(|elements| u64::try_from(elements).ok());
     elements.ok_or_else(|| bad(launch, "has a space without a size"))
 }
 
-/// What an element is made of: elements that are gone through for each.
+/// Returns the number of elements that a loop traverses for each element of the space.
 pub(super) fn each(launch: &Launch, symbols: &[i64]) -> Result<u64> {
     let each = launch.space.each.eval(symbols).and_then(|each| u64::try_from(each).ok());
     each.ok_or_else(|| bad(launch, "has elements without a size"))
 }
 
-/// Blocks of a cluster.
+/// Returns the number of blocks of a cluster.
 pub(super) fn cluster(launch: &Launch, symbols: &[i64]) -> Result<u32> {
     let blocks = launch.cluster.eval(symbols).and_then(|blocks| u32::try_from(blocks).ok());
     blocks.filter(|&blocks| blocks > 0).ok_or_else(|| bad(launch, "has clusters without a size"))
 }
 
-/// Bytes of shared memory that a block of this many threads gets.
+/// Returns the bytes of shared memory for a block of this many threads.
 pub(super) fn shared_bytes(launch: &Launch, symbols: &[i64], block: u32) -> Result<u32> {
     let bytes = launch.row_memory.eval(symbols).and_then(|bytes| u32::try_from(bytes).ok());
     let bytes = bytes.and_then(|bytes| bytes.checked_mul((block / launch.team.max(1)).max(1)));
     bytes.ok_or_else(|| bad(launch, "wants more shared memory than there is"))
 }
 
-/// The slots of a launch. An error means that the plan is not one that the compiler makes.
+/// Returns the slots of a launch. An error means that the compiler did not make the plan.
 pub(super) fn pack(launch: &Launch, values: &Values<'_>) -> Result<SmallVec<[Slot; PARAMS]>> {
     let mut slots: SmallVec<_> = values.addresses.iter().map(|&address| Slot::wide(address)).collect();
     for uniform in launch.uniforms.iter() {
@@ -76,7 +76,8 @@ pub(super) fn pack(launch: &Launch, values: &Values<'_>) -> Result<SmallVec<[Slo
     Ok(slots)
 }
 
-/// Pointers to the slots, as the driver wants them. They are valid while the slots are.
+/// Returns pointers to the slots, in the form that the driver takes. The pointers are valid as long as the
+/// slots.
 pub(super) fn pointers(slots: &mut [Slot]) -> SmallVec<[*mut c_void; PARAMS]> {
     slots.iter_mut().map(|slot| (&raw mut *slot).cast()).collect()
 }
@@ -215,7 +216,7 @@ mod tests {
     fn pointers_lead_to_the_slots() {
         let mut slots = [Slot::word(3), Slot::wide(u64::MAX)];
         let pointers = pointers(&mut slots);
-        // SAFETY: they point to the slots, which are alive and aligned.
+        // SAFETY: the pointers refer to the slots, which are alive and aligned.
         let (first, second) = unsafe { (*pointers[0].cast::<u32>(), *pointers[1].cast::<u64>()) };
         assert_eq!((first, second), (3, u64::MAX));
     }

@@ -1,10 +1,10 @@
-//! Free device memory, kept for the next request of its size class.
+//! The pool of device memory: freed blocks, kept for the next request of their size class.
 //!
-//! Invariant: a block is either in use or in the pool once, under the class it was made for.
+//! Invariant: a block is either in use, or in the pool once under the class that it was made for.
 
 use std::collections::BTreeMap;
 
-/// The smallest block, in bytes. The driver aligns each to 256 bytes at least.
+/// Size of the smallest block, in bytes. The driver aligns blocks to at least 256 bytes.
 const BYTES_MIN: usize = 512;
 
 /// Blocks of memory by size class.
@@ -18,7 +18,7 @@ impl<H> Pool<H> {
         Pool { free: BTreeMap::new() }
     }
 
-    /// The block of this class that was used last: it is the likeliest to be in a cache.
+    /// Takes the most recently used block of this class, which is the most likely to be in a cache.
     pub(super) fn take(&mut self, class: usize) -> Option<H> {
         self.free.get_mut(&class)?.pop()
     }
@@ -33,8 +33,10 @@ impl<H> Pool<H> {
     }
 }
 
-/// Bytes to ask the driver for: eight classes from each power of two to the next, so that at most an eighth is
-/// unused and tensors of nearly one size share blocks. None if there is no such number.
+/// Returns the bytes to request from the driver, or `None` if the number overflows.
+///
+/// Each power of two has eight classes. At most an eighth is unused, and tensors of similar size share
+/// blocks.
 pub(super) fn size_class(bytes: usize) -> Option<usize> {
     if bytes <= BYTES_MIN {
         return Some(BYTES_MIN);

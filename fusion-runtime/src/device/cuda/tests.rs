@@ -1,4 +1,4 @@
-//! The device as a whole: on a GPU, real or simulated, its work; on a machine with neither, its refusal.
+//! Tests of the device on a GPU, real or simulated. On a machine without a GPU, the device reports that.
 
 mod failures;
 mod rows;
@@ -16,7 +16,7 @@ use crate::device::{Call, Device, Region};
 use crate::error::Error;
 use crate::kernel::{Launch, ScalarValue};
 
-/// `y[i] = a * x[i]` for `i` from `start` to `end`, by a grid-stride loop.
+/// A kernel for `y[i] = a * x[i]` for `i` from `start` to `end`, with a grid-stride loop.
 const SCALE: &str = "\
 .version 6.3
 .target sm_50
@@ -56,7 +56,8 @@ DONE:
 }
 ";
 
-/// The first GPU. Where there is none, the error has to say so, and `FUSION_REQUIRE_CUDA=1` makes it a failure.
+/// Returns the first GPU. Without one the error must say so, and `FUSION_REQUIRE_CUDA=1` turns it into a
+/// failure.
 fn gpu() -> Option<Device> {
     match Device::cuda(0) {
         Ok(device) => Some(device),
@@ -92,7 +93,7 @@ fn launch(text: &'static str, elements: i64) -> Launch {
     }
 }
 
-/// Runs `SCALE` over numbers that start 16 bytes into their memory.
+/// Runs `SCALE` on numbers that start 16 bytes into their memory.
 fn scale(device: &Device, elements: usize) -> Vec<f32> {
     let (bytes, offset) = (4 * elements, 16);
     let input: Vec<f32> = (0..elements).map(|i| i as f32).collect();
@@ -188,7 +189,7 @@ fn an_application_lends_its_context() {
     stream.synchronize().unwrap();
 }
 
-/// A fault costs every context of the process on that GPU, so it happens in a process of its own.
+/// A fault destroys every context of the process on that GPU, so the fault happens in a process of its own.
 #[test]
 fn a_fault_is_told_by_every_later_call() {
     const CHILD: &str = "FUSION_CUDA_FAULT";
@@ -204,7 +205,7 @@ fn a_fault_is_told_by_every_later_call() {
     }
     let trap = ".version 6.3\n.target sm_50\n.address_size 64\n.visible .entry scale() { trap; }\n";
     let call = Call { symbols: &[], scalars: &[None, Some(ScalarValue::F32(0.5))], buffers: &[] };
-    // The driver may tell at the launch or at the wait.
+    // The driver may report the fault at the launch or at the wait.
     let first = device.0.launch(&launch(trap, 1), &call).and_then(|()| device.synchronize()).unwrap_err();
     assert!(matches!(first, Error::KernelFault { .. }), "{first}");
     assert_eq!(device.0.allocate(16).unwrap_err(), first);

@@ -1,9 +1,10 @@
-//! The cut of a launch into dispatches: chunks of the iteration space, and for each the windows on what is read out of
-//! order.
+//! The cut of a launch into dispatches: chunks of the iteration space, and windows of buffers that are read
+//! out of order.
 //!
-//! Invariant: a binding starts at a multiple of the device's alignment, ends at a multiple of 16 bytes, holds all that its
-//! dispatch touches, and is no larger than the device allows. The windows on a buffer do not overlap, so that each
-//! element of the space is done for one combination of them.
+//! Invariant: a binding starts at a multiple of the device's alignment and ends at a multiple of 16 bytes.
+//! The binding contains all elements that its dispatch touches, and is no larger than the device allows. The
+//! windows of a buffer do not overlap, so each element of the space is computed for exactly one combination
+//! of windows.
 
 use fusion_compiler::ir::dim::DimExpr;
 use fusion_compiler::ir::plan::{BufferArg, Footprint, IndexMap};
@@ -16,43 +17,46 @@ use crate::kernel::Launch;
 use super::WgpuBackend;
 use super::pool::GRANULE;
 
-/// Chunks start where each buffer is at a multiple of this many elements, so that vector accesses stay aligned.
+/// Alignment of the start of a chunk in every buffer, in elements. Vector accesses then stay aligned.
 const CHUNK: u64 = 64;
-/// Positions are 32 bits.
+/// Number of positions, which have 32 bits.
 const POSITIONS: u64 = 1 << 32;
 
-/// Elements of the iteration space.
+/// A range of elements of the iteration space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chunk {
     pub(super) start: u64,
     pub(super) end: u64,
 }
 
-/// What a dispatch sees of a buffer, in bytes.
+/// The range of a buffer that a dispatch binds, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Window {
     pub(super) start: u64,
     pub(super) end: u64,
 }
 
-/// What one dispatch works on.
+/// The work of one dispatch.
 #[derive(Debug)]
 pub(super) struct Cut {
     pub(super) chunk: Chunk,
-    /// In the order of the launch's buffers.
+    /// Windows, in the order of the launch's buffers.
     pub(super) windows: SmallVec<[Window; 8]>,
     slides: SmallVec<[Slide; 2]>,
 }
 
-/// Buffers that are read at the same `Σ coordinate · stride`, each from its own start. Their windows move together, as
-/// that sum grows: so there are as many combinations as windows on all of them, not the product.
+/// Buffers that are read at the same offset `Σ coordinate · stride`, each from its own start.
+///
+/// The windows of these buffers move together as the offset grows. The number of combinations is therefore
+/// the total number of windows, not the product.
 #[derive(Debug)]
 struct Slide {
     buffers: SmallVec<[Read; 4]>,
-    /// The sum from which the windows are as they are now.
+    /// Smallest offset with the current windows.
     at: u64,
-    /// Bounds of the sum in the chunk.
+    /// Smallest offset in the chunk.
     first: u64,
+    /// Largest offset in the chunk.
     last: u64,
 }
 
@@ -60,26 +64,26 @@ struct Slide {
 #[derive(Debug)]
 struct Read {
     buffer: usize,
-    /// Bytes from the first window's start to the position at the sum 0.
+    /// Distance from the start of the first window to the position at offset 0, in bytes.
     start: u64,
-    /// Bytes of an element.
+    /// Size of an element, in bytes.
     size: u64,
 }
 
 impl Read {
-    /// The number of the window that holds the position at this sum.
+    /// Returns the number of the window that contains the position at offset `sum`.
     fn window(&self, sum: u64, window_bytes: u64) -> u64 {
         (self.start + sum * self.size) / window_bytes
     }
 
-    /// The least sum at which that is the next window.
+    /// Returns the smallest offset in the next window.
     fn next(&self, sum: u64, window_bytes: u64) -> u64 {
         ((self.window(sum, window_bytes) + 1) * window_bytes - self.start).div_ceil(self.size)
     }
 }
 
 impl Cut {
-    /// The first dispatch of a chunk.
+    /// Returns the first dispatch of a chunk.
     pub(super) fn first(
         backend: &WgpuBackend,
         launch: &Launch,
@@ -103,7 +107,7 @@ impl Cut {
                         | Footprint::Windows(_) => 0,
                     };
                     let each = extent(backend, launch, call, each)?;
-                    // What the last element of the space reads may be less than others do.
+                    // The last element of the space may read fewer buffer elements than the others.
                     let at = |element: u64| (element * each).saturating_sub(from).min(region.len as u64);
                     binding(arg, region, Chunk { start: at(chunk.start), end: at(chunk.end) }, align)
                 }
@@ -123,7 +127,7 @@ impl Cut {
         Ok(cut)
     }
 
-    /// Goes on to the next combination of windows, if there is one.
+    /// Advances to the next combination of windows. Returns false if there is none.
     pub(super) fn advance(&mut self, backend: &WgpuBackend, launch: &Launch, call: &Call<'_>) -> bool {
         let bytes = window_bytes(backend);
         for i in 0..self.slides.len() {
@@ -139,7 +143,7 @@ impl Cut {
         false
     }
 
-    /// Has the windows on a buffer move; nothing where its positions have no value.
+    /// Adds moving windows for a buffer. Returns `None` if the positions have no value.
     fn add(
         &mut self,
         launch: &Launch,
@@ -167,7 +171,7 @@ impl Cut {
         Some(())
     }
 
-    /// Puts the windows of a slide where it is.
+    /// Moves the windows of a slide to its current offset.
     fn place(&mut self, backend: &WgpuBackend, launch: &Launch, call: &Call<'_>, slide: usize) {
         let (bytes, slide) = (window_bytes(backend), &self.slides[slide]);
         for read in &slide.buffers {
@@ -179,7 +183,7 @@ impl Cut {
     }
 }
 
-/// The most elements that one dispatch may cover.
+/// Returns the maximum number of elements that one dispatch may cover.
 pub(super) fn chunk_elements(
     backend: &WgpuBackend,
     launch: &Launch,
@@ -190,7 +194,7 @@ pub(super) fn chunk_elements(
     let mut step = elements;
     for (arg, region) in launch.buffers.iter().zip(call.buffers) {
         let (size, all) = (arg.dtype.size() as u64, whole(arg, region, align));
-        // What is bound as a uniform is small.
+        // A uniform binding is always small.
         if arg.uniform || all.end - all.start <= most {
             continue;
         }
@@ -199,7 +203,8 @@ pub(super) fn chunk_elements(
                 let per = extent(backend, launch, call, per)?;
                 let room = most.saturating_sub(align + GRANULE) / (size * per);
                 let aligned = CHUNK >> per.trailing_zeros().min(CHUNK.trailing_zeros());
-                // Rows of teams, and what is done one by one, may start anywhere; only long rows need to.
+                // Rows of teams, and elements computed one at a time, may start anywhere. Only long rows need
+                // that freedom.
                 let anywhere = launch.team > 1 || launch.space.grain == 1;
                 let quantum = if anywhere && room < aligned { 1 } else { aligned };
                 let room = room / quantum * quantum;
@@ -227,13 +232,13 @@ pub(super) fn chunk_elements(
     Ok(step)
 }
 
-/// What an extent is in a call.
+/// Returns the value of an extent in a call.
 fn extent(backend: &WgpuBackend, launch: &Launch, call: &Call<'_>, extent: &DimExpr) -> Result<u64> {
     let value = extent.eval(call.symbols).and_then(|value| u64::try_from(value).ok());
     value.ok_or_else(|| backend.gpu.unsupported(format!("an extent of `{}` beyond 63 bits", launch.kernel)))
 }
 
-/// Bytes of all windows but the last of a buffer.
+/// Returns the bytes of every window of a buffer except the last.
 fn window_bytes(backend: &WgpuBackend) -> u64 {
     let align = backend.limits.offset_align;
     backend.limits.binding_bytes_max / align * align
@@ -243,7 +248,8 @@ fn whole(arg: &BufferArg, region: &Region<'_>, align: u64) -> Window {
     binding(arg, region, Chunk { start: 0, end: region.len as u64 }, align)
 }
 
-/// What holds these elements of a region, or the first of its buffer where there are none: behind its last may be nothing to bind.
+/// Returns the window for elements of a region. An empty range binds the start of the buffer, which always
+/// exists.
 fn binding(arg: &BufferArg, region: &Region<'_>, elements: Chunk, align: u64) -> Window {
     if elements.start == elements.end {
         return Window { start: 0, end: GRANULE };

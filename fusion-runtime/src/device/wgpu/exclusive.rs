@@ -1,6 +1,7 @@
-//! What one thread has at a time, and knows when it asks for it again.
+//! A lock that detects a second acquisition by the same thread.
 //!
-//! wgpu calls back the application where we submit and wait, with our recorder in hand: a callback that calls us would wait for itself.
+//! wgpu may run callbacks of the application while this crate submits and waits with the recorder locked. A
+//! callback that calls this crate would otherwise deadlock.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -8,11 +9,11 @@ use std::sync::{Mutex, MutexGuard};
 
 use super::fault::lock;
 
-/// A value of which a thread that has it is refused it.
+/// A value behind a lock that refuses the thread that has it locked.
 #[derive(Debug)]
 pub(super) struct Exclusive<T> {
     value: Mutex<T>,
-    /// The thread that has it, or 0.
+    /// Number of the thread that has the lock, or 0.
     holder: AtomicUsize,
 }
 
@@ -21,9 +22,9 @@ impl<T> Exclusive<T> {
         Exclusive { value: Mutex::new(value), holder: AtomicUsize::new(0) }
     }
 
-    /// The value, once no other thread has it; nothing if this one has.
+    /// Waits for the lock. Returns `None` if this thread has the lock already.
     pub(super) fn hold(&self) -> Option<Held<'_, T>> {
-        // No other thread writes the number of this one.
+        // No other thread writes the number of this thread.
         if self.holder.load(Relaxed) == this_thread() {
             return None;
         }
@@ -33,7 +34,7 @@ impl<T> Exclusive<T> {
     }
 }
 
-/// The value, until it is dropped.
+/// A guard that releases the lock when it is dropped.
 pub(super) struct Held<'e, T> {
     guard: MutexGuard<'e, T>,
     holder: &'e AtomicUsize,
@@ -55,12 +56,12 @@ impl<T> DerefMut for Held<'_, T> {
 
 impl<T> Drop for Held<'_, T> {
     fn drop(&mut self) {
-        // Before the guard lets others have it.
+        // The number is cleared before the guard releases the lock.
         self.holder.store(0, Relaxed);
     }
 }
 
-/// A number that no other thread has as long as this one lives.
+/// Returns a number that is unique among live threads.
 fn this_thread() -> usize {
     thread_local!(static HERE: u8 = const { 0 });
     HERE.with(|here| std::ptr::from_ref(here).addr())

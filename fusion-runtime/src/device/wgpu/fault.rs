@@ -1,7 +1,8 @@
-//! What goes wrong on a wgpu device, as our errors.
+//! Failures on a wgpu device, converted to errors of this crate.
 //!
-//! Invariant: no error of wgpu is left uncaught, since that would be a panic. Whatever can fail runs in `Gpu::caught`;
-//! a failure after which the content of memory is unknown poisons the device, and every later call says so.
+//! Invariant: every error of wgpu is caught, since an uncaught one is a panic. Every fallible call runs in
+//! `Gpu::caught`. A failure that leaves memory with unknown contents poisons the device, and later calls
+//! report it.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,21 +10,21 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::error::{Error, Result};
 
-/// A device, its queue, and what has gone wrong on it.
+/// A device, its queue, and the first failure on it.
 #[derive(Clone, Debug)]
 pub(super) struct Gpu {
     pub(super) device: wgpu::Device,
     pub(super) queue: wgpu::Queue,
-    /// For people.
+    /// Name of the device, for people.
     pub(super) name: Arc<str>,
     fault: Arc<OnceLock<Error>>,
 }
 
 impl Gpu {
-    /// A device of our own: its callbacks are ours.
+    /// Wraps a device that this crate opened, and sets its callbacks.
     pub(super) fn owned(device: wgpu::Device, queue: wgpu::Queue) -> Gpu {
         let gpu = Gpu::shared(device, queue);
-        // The device owns its callbacks: they must not own the device.
+        // The device owns its callbacks, so the callbacks must not own the device.
         let (fault, name) = (Arc::clone(&gpu.fault), Arc::clone(&gpu.name));
         gpu.device.set_device_lost_callback(move |_, why| {
             fault.get_or_init(|| Error::DeviceLost { device: name.to_string(), why });
@@ -35,14 +36,14 @@ impl Gpu {
         gpu
     }
 
-    /// Someone else's device, whose callbacks are left as they are.
+    /// Wraps a device of the application, and leaves its callbacks in place.
     pub(super) fn shared(device: wgpu::Device, queue: wgpu::Queue) -> Gpu {
         let info = device.adapter_info();
         let name = format!("wgpu ({}, {})", info.name, info.backend);
         Gpu { device, queue, name: name.into(), fault: Arc::default() }
     }
 
-    /// The failure that made the device useless, if one has.
+    /// Returns the failure that made the device unusable, if there is one.
     pub(super) fn check(&self) -> Result<()> {
         match self.fault.get() {
             None => Ok(()),
@@ -50,12 +51,12 @@ impl Gpu {
         }
     }
 
-    /// Makes the device useless, and says why from now on: as of one that is lost, which no second try mends.
+    /// Marks the device as unusable. Later calls return the error of a lost device, which no retry repairs.
     pub(super) fn poison(&self, error: Error) -> Error {
         self.fault.get_or_init(|| useless(error)).clone()
     }
 
-    /// Runs what may fail and returns what wgpu reports of it on this thread.
+    /// Runs `work` and returns the first error that wgpu reports for it on this thread.
     pub(super) fn caught<T>(&self, work: impl FnOnce() -> T) -> Result<T, wgpu::Error> {
         let memory = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
         let internal = self.device.push_error_scope(wgpu::ErrorFilter::Internal);
@@ -68,7 +69,7 @@ impl Gpu {
         }
     }
 
-    /// A new buffer. Running out of memory is the caller's error and leaves the device as it was.
+    /// Makes a buffer. Lack of memory is an error of the caller and leaves the device intact.
     pub(super) fn make_buffer(&self, descriptor: &wgpu::BufferDescriptor<'_>) -> Result<wgpu::Buffer> {
         self.check()?;
         self.caught(|| self.device.create_buffer(descriptor)).map_err(|error| match error {
@@ -79,7 +80,8 @@ impl Gpu {
         })
     }
 
-    /// Waits for a submission, or for all. wgpu panics where the device is lost meanwhile, hence the guard.
+    /// Waits for a submission, or for all. wgpu panics if the device is lost in the meantime, so the call is
+    /// guarded.
     pub(super) fn wait(&self, submission: Option<wgpu::SubmissionIndex>) -> Result<()> {
         let poll = wgpu::PollType::Wait { submission_index: submission, timeout: None };
         match catch_unwind(AssertUnwindSafe(|| self.device.poll(poll))) {
@@ -101,7 +103,8 @@ impl Gpu {
         Error::Unsupported { device: self.name.to_string(), what }
     }
 
-    /// A failed call of wgpu. Where the device is lost, that is the error: the rest follows from it.
+    /// Returns the error for a failed call of wgpu. On a lost device it is the loss, which caused the
+    /// failure.
     pub(super) fn failed(&self, call: &'static str, why: &impl fmt::Display) -> Error {
         if self.is_lost() {
             return self.lost("it was destroyed, or its driver failed");
@@ -109,8 +112,8 @@ impl Gpu {
         driver(&self.name, call, why)
     }
 
-    /// Whether the device is lost, also where the application has its callback. wgpu reports every failure but this
-    /// one, so a buffer that is not there, without an error, means it.
+    /// Returns true if the device is lost, even if the application has its own callback. wgpu reports every
+    /// failure except this one: a buffer that is missing without an error means a lost device.
     pub(super) fn is_lost(&self) -> bool {
         let probe = wgpu::BufferDescriptor {
             label: Some("fusion probe"),
@@ -127,7 +130,7 @@ fn driver(device: &str, call: &'static str, why: &impl fmt::Display) -> Error {
     Error::Driver { device: device.into(), call, why: why.to_string() }
 }
 
-/// The error of a device that is as good as lost.
+/// Converts the error of a failed call to the error of a lost device.
 fn useless(error: Error) -> Error {
     match error {
         Error::Driver { device, call, why } => {
@@ -137,7 +140,8 @@ fn useless(error: Error) -> Error {
     }
 }
 
-/// Locks, also after a panic elsewhere: what is guarded here is valid between any two statements.
+/// Locks a mutex, even after a panic of another thread. The guarded values are valid between any two
+/// statements.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,6 @@
-//! A launch: one dispatch or more, as the binding limit cuts it (`cut`), each folded into the grid's limits.
+//! A launch: dispatches that respect the binding limit (`cut`), each folded into the limits of the grid.
 //!
-//! Invariant: positions are moved by `UniformArg::Offset` to match the bindings of their dispatch.
+//! Invariant: `UniformArg::Offset` shifts positions to match the bindings of their dispatch.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,14 +19,15 @@ use super::pool::{Block, UNIFORM};
 use super::stream::{Arguments, Stream};
 use super::{WgpuBackend, block_of};
 
-/// Positions are 32 bits, and those of surplus threads must not wrap around, nor what counts the elements of a row.
+/// Limit of elements: positions of surplus threads, and counters of a row's elements, must not overflow 32
+/// bits.
 const ELEMENTS_MAX: u64 = 1 << 31;
-/// Mesa's software renderer ends all loops of a thread after so many trips, and says nothing.
+/// Limit of loop iterations: Mesa's software renderer silently ends all loops of a thread after this many.
 const TRIPS_MAX: i64 = 65_535;
-/// Bind groups kept for the next launch of the same buffers.
+/// Maximum number of bind groups kept for later launches of the same buffers.
 const BIND_GROUPS_MAX: usize = 4096;
 
-/// What records launches: one thread at a time.
+/// The recorder of launches, used by one thread at a time.
 #[derive(Debug)]
 pub(super) struct Recorder {
     pub(super) stream: Stream,
@@ -34,12 +35,12 @@ pub(super) struct Recorder {
     words: Vec<u8>,
 }
 
-/// Bind groups by pipeline and windows.
+/// The cache of bind groups, by pipeline and windows.
 #[derive(Debug, Default)]
 pub(super) struct BindGroups {
     known: HashMap<Box<[u64]>, wgpu::BindGroup>,
     key: Vec<u64>,
-    /// Bind groups made so far.
+    /// Number of bind groups made so far.
     pub(super) made: AtomicU64,
 }
 
@@ -78,10 +79,10 @@ pub(super) fn launch(backend: &WgpuBackend, launch: &Launch, call: &Call<'_>) ->
     }
     let step = chunk_elements(backend, launch, &call, elements)?.min(dispatch_elements(backend, launch));
     let block = if launch.team > 1 { launch.team } else { backend.block };
-    // All chunks but the last are of as many elements. A team has whole rows, however many.
+    // All chunks except the last have the same length. A team processes whole rows of any length.
     let is_even = |count: &u64| count.is_multiple_of(launch.space.grain.max(1).into());
     let rest = launch.team == 1 && ![elements, step.min(elements)].iter().all(is_even);
-    // The chunks have one pipeline.
+    // All chunks use one pipeline.
     let constants = Constants { block, rest, shifted: step < elements };
     let mut recorder = backend.recorder()?;
     if backend.pool.forgotten.swap(false, Relaxed) {
@@ -136,7 +137,7 @@ fn record(
     stream.submit_if_full()
 }
 
-/// The bits of a uniform.
+/// Returns the bits of a uniform.
 fn uniform_word(
     backend: &WgpuBackend,
     launch: &Launch,
@@ -174,18 +175,18 @@ fn uniform_word(
     })
 }
 
-/// The most elements that a grid has threads, or blocks, for.
+/// Returns the maximum number of elements that the threads, or blocks, of one grid cover.
 fn dispatch_elements(backend: &WgpuBackend, launch: &Launch) -> u64 {
     u64::from(backend.limits.groups_max).pow(2).saturating_mul(group_elements(backend, launch))
 }
 
-/// Elements of a workgroup.
+/// Returns the number of elements of a workgroup.
 fn group_elements(backend: &WgpuBackend, launch: &Launch) -> u64 {
     let iterations = if launch.team > 1 { 1 } else { backend.block };
     u64::from(iterations) * u64::from(launch.space.grain.max(1))
 }
 
-/// Workgroups for a chunk, folded into as even rows as the limit allows; surplus groups are idle.
+/// Returns the grid of a chunk: its workgroups in even rows within the limit. Surplus workgroups are idle.
 fn grid(launch: &Launch, chunk: Chunk, backend: &WgpuBackend) -> [u32; 2] {
     let groups = (chunk.end - chunk.start).div_ceil(group_elements(backend, launch)).max(1);
     let rows = groups.div_ceil(u64::from(backend.limits.groups_max));
@@ -194,7 +195,7 @@ fn grid(launch: &Launch, chunk: Chunk, backend: &WgpuBackend) -> [u32; 2] {
 }
 
 impl BindGroups {
-    /// The bind group of a dispatch, from the last time if there was one.
+    /// Returns the bind group of a dispatch, cached if it exists.
     fn get(
         &mut self,
         backend: &WgpuBackend,
@@ -219,7 +220,7 @@ impl BindGroups {
         Ok(&self.known[self.key.as_slice()])
     }
 
-    /// Lets go of all buffers.
+    /// Drops all bind groups, and with them their buffers.
     pub(super) fn clear(&mut self) {
         self.known.clear();
     }
@@ -243,9 +244,12 @@ fn make<'a>(
         .map_err(|error| gpu.failed("create_bind_group", &error))
 }
 
-/// Copies of what the kernel reads and cannot bind where it is, with the numbers of the arguments. A dispatch may not bind a
-/// buffer to read that it also writes through another argument; reads of the copy see the old content. What is bound as a uniform
-/// has to start where such may, in a buffer of which the caller said so, if it is the caller's.
+/// Copies buffers that the kernel reads and cannot bind in place. Each copy comes with the number of its
+/// argument.
+///
+/// A dispatch may not bind a buffer for reads that another argument of the dispatch writes. Reads of the copy
+/// see the old content. A uniform binding needs the alignment of uniforms, and a buffer with the usage
+/// `UNIFORM`, which a caller's buffer may lack.
 fn copy_reads(backend: &WgpuBackend, launch: &Launch, call: &Call<'_>) -> Result<Vec<(usize, Memory)>> {
     let mut copies = Vec::new();
     for (i, (arg, region)) in launch.buffers.iter().zip(call.buffers).enumerate() {

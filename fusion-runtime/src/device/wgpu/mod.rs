@@ -1,7 +1,8 @@
-//! The `wgpu` device: every GPU through Vulkan, Metal or DirectX 12, and the processor through a software Vulkan.
+//! The `wgpu` device: GPUs through Vulkan, Metal or DirectX 12, and the processor through a software Vulkan.
 //!
-//! Invariant: one ordered stream of commands per device (`stream`), so memory is given out again as soon as it is
-//! dropped (`pool`). Every error of wgpu is ours (`fault`); nothing here panics on a device's answer.
+//! Invariant: a device has one ordered stream of commands (`stream`), so dropped memory is reused at once
+//! (`pool`). Every error of wgpu becomes an error of this crate (`fault`). No answer of a device causes a
+//! panic here.
 
 mod cut;
 mod exclusive;
@@ -35,11 +36,11 @@ use stream::{Stream, UNIFORM_BYTES};
 
 pub(crate) use pool::WgpuMemory;
 
-/// Some drivers report more groups than they take.
+/// Maximum number of workgroups per dimension, since some drivers report more than they accept.
 const GROUPS_MAX: u32 = 65_535;
-/// Drivers count the bytes of a binding in 31 bits.
+/// Maximum bytes of a binding, since drivers count them in 31 bits.
 const BINDING_BYTES_MAX: u64 = (1 << 31) - GRANULE;
-/// Read-backs of one call that are under way at a time.
+/// Maximum number of concurrent read-backs of one call.
 const READ_BACKS: usize = 3;
 
 /// A device of wgpu.
@@ -55,47 +56,52 @@ pub(super) struct WgpuBackend {
     software: bool,
 }
 
-/// What bounds a dispatch.
+/// The limits of a dispatch.
 #[derive(Clone, Debug)]
 struct Limits {
-    /// Bindings start at multiples of it.
+    /// Alignment of storage bindings, in bytes.
     offset_align: u64,
-    /// Where what is bound as a uniform may start.
+    /// Alignment of uniform bindings, in bytes.
     uniform_align: u64,
     buffers_max: u32,
     binding_bytes_max: u64,
     groups_max: u32,
 }
 
-/// What can be set for a device.
+/// The options of a device.
 #[derive(Clone, Copy, Debug)]
 struct Options {
     checks: Checks,
-    /// Lowers the device's limit.
+    /// Upper bound on the device's limit.
     buffers_max: u32,
-    /// Lowers the device's limit.
+    /// Upper bound on the device's limit.
     binding_bytes_max: u64,
-    /// Lowers the device's limit.
+    /// Upper bound on the device's limit.
     groups_max: u32,
-    /// Lowers the device's limit.
+    /// Upper bound on the device's limit.
     immediate_bytes_max: u32,
     subgroups: Subgroups,
 }
 
-/// Whether the threads of a block may combine what they have through subgroups, where those are of one size.
+/// Use of subgroups to combine values of a block's threads. Subgroups must have one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subgroups {
     Never,
-    /// On hardware. With them the software Vulkan takes up to four times as long.
+    /// On hardware only, since a software Vulkan is slower with subgroups.
     Hardware,
     Always,
 }
 
 impl Options {
-    /// `FUSION_WGPU_CHECKED=1` compiles kernels with wgpu's checks; `FUSION_WGPU_BINDING_MAX=<bytes>` lowers the limit of
-    /// a binding, so that launches are cut earlier; `FUSION_WGPU_BUFFERS_MAX=<number>` that of buffers, so that kernels are run that
-    /// bind fewer; `FUSION_WGPU_UNIFORMS=1` binds uniforms where immediates would do;
-    /// `FUSION_WGPU_SUBGROUPS=0` or `1` has blocks combine through memory or, where that can be, through subgroups.
+    /// Reads the options from the environment.
+    ///
+    /// - `FUSION_WGPU_CHECKED=1` compiles kernels with wgpu's checks.
+    /// - `FUSION_WGPU_BINDING_MAX=<bytes>` lowers the limit of a binding, which cuts launches earlier.
+    /// - `FUSION_WGPU_BUFFERS_MAX=<number>` lowers the number of buffers, which selects kernels that bind
+    ///   fewer.
+    /// - `FUSION_WGPU_UNIFORMS=1` binds uniforms instead of passing immediates.
+    /// - `FUSION_WGPU_SUBGROUPS=0` combines values through memory, `1` through subgroups on every device with
+    ///   one size.
     fn from_env() -> Options {
         let is_on = |name| std::env::var(name).is_ok_and(|value| value != "0" && !value.is_empty());
         let (checked, uniforms) = (is_on("FUSION_WGPU_CHECKED"), is_on("FUSION_WGPU_UNIFORMS"));
@@ -115,18 +121,18 @@ impl Options {
     }
 }
 
-/// The fastest adapter there is, a software renderer if there is no other.
+/// Opens the fastest adapter, or a software renderer if there is no other.
 ///
 /// # Errors
-/// `Error::NoDevice` if there is no adapter, or none that opens.
+/// `Error::NoDevice` if there is no adapter, or none opens.
 pub(super) fn open() -> Result<Device> {
     Ok(Device(Arc::new(open_with(Options::from_env())?)))
 }
 
-/// The device of an application that uses wgpu itself. Its error callbacks stay the application's.
+/// Wraps the device of an application that uses wgpu itself. The application keeps its error callbacks.
 ///
 /// # Errors
-/// If the device is lost, or has no memory for what every device of ours keeps.
+/// If the device is lost, or has no memory for the buffers that every device allocates.
 pub(super) fn from_wgpu(device: wgpu::Device, queue: wgpu::Queue) -> Result<Device> {
     Ok(Device(Arc::new(from_wgpu_with(device, queue, Options::from_env())?)))
 }
@@ -168,7 +174,7 @@ impl WgpuBackend {
     fn new(gpu: Gpu, options: Options) -> Result<WgpuBackend> {
         let device = gpu.device.limits();
         let limits = Limits {
-            // Views start at multiples of 16, and vector accesses want no less.
+            // Views start at multiples of 16 bytes, and vector accesses need the same alignment.
             offset_align: u64::from(device.min_storage_buffer_offset_alignment).max(GRANULE),
             buffers_max: device.max_storage_buffers_per_shader_stage.min(options.buffers_max),
             binding_bytes_max: device
@@ -195,7 +201,7 @@ impl WgpuBackend {
             pool: Arc::new(Pool::new(gpu.clone(), device.max_buffer_size)),
             pipelines: Pipelines::new(gpu.clone(), options.checks, immediate_bytes_max, uniforms.clone()),
             recorder: Exclusive::new(Recorder::new(Stream::new(gpu.clone(), uniforms))),
-            // Whatever the number of elements, so that a kernel is compiled once.
+            // The block is independent of the number of elements, so a kernel is compiled once.
             block: LaunchConfig::new(&facts, u64::MAX, 1).block,
             facts,
             limits,
@@ -204,10 +210,10 @@ impl WgpuBackend {
         })
     }
 
-    /// What records commands, once no other thread does.
+    /// Returns the recorder of commands, once no other thread uses it.
     ///
     /// # Errors
-    /// If this thread does, and wgpu calls back from there.
+    /// If this thread uses the recorder already, because wgpu runs a callback within a call.
     fn recorder(&self) -> Result<Held<'_, Recorder>> {
         let again = || {
             self.gpu.unsupported(String::from(
@@ -217,7 +223,7 @@ impl WgpuBackend {
         self.recorder.hold().ok_or_else(again)
     }
 
-    /// Lets go of whatever memory is not in use.
+    /// Frees all memory that is not in use.
     fn trim(&self) -> Result<()> {
         {
             let mut recorder = self.recorder()?;
@@ -238,7 +244,7 @@ impl WgpuBackend {
         let (sender, mapped) = channel();
         let mapping = || {
             stage.map_async(wgpu::MapMode::Read, ..end - start, move |result| {
-                // Nobody listens any more if an earlier part has failed.
+                // The receiver is gone if an earlier part has failed.
                 let _ = sender.send(result.is_ok());
             });
         };
@@ -250,7 +256,7 @@ impl WgpuBackend {
     /// Waits for a copy and takes its bytes, from `skip` on.
     fn finish_read_back(&self, read_back: ReadBack, skip: usize, bytes: &mut [u8]) -> Result<()> {
         self.gpu.wait(read_back.submission)?;
-        // Another thread's wait may have found the buffer mapped, and be about to say so.
+        // Another thread's wait may have mapped the buffer, and may be about to send the result.
         if !read_back.mapped.recv().unwrap_or(false) {
             return Err(self.gpu.poison(self.gpu.lost("a read-back could not be mapped")));
         }
@@ -260,7 +266,7 @@ impl WgpuBackend {
     }
 }
 
-/// A copy to the host that is under way.
+/// A copy to the host in progress.
 struct ReadBack {
     stage: wgpu::Buffer,
     submission: Option<wgpu::SubmissionIndex>,
@@ -337,7 +343,7 @@ impl Backend for WgpuBackend {
 
     fn duplicate(&self, from: (&Memory, usize), bytes: usize) -> Result<Memory> {
         let fresh = self.allocate(bytes)?;
-        // Behind them is nothing yet.
+        // The bytes after them have no meaning yet, and may be overwritten.
         self.copy(from, (&fresh, 0), bytes.next_multiple_of(4))?;
         Ok(fresh)
     }
@@ -358,7 +364,8 @@ impl Backend for WgpuBackend {
         if bytes == words {
             return Ok(());
         }
-        // Devices copy whole words: the last is put together here, with what is behind.
+        // Devices copy whole words. The last word is assembled on the host from the copied bytes and the
+        // bytes after them.
         let mut last = [0; 4];
         self.read(to.0, to.1 + words, &mut last)?;
         self.read(from.0, from.1 + words, &mut last[..bytes - words])?;
@@ -383,17 +390,19 @@ impl Backend for WgpuBackend {
 }
 
 impl Drop for WgpuBackend {
-    /// What was recorded still happens: buffers of the application may hold its results. And the callbacks of
-    /// staging buffers, which own them, run only if they are waited for.
+    /// Waits for all recorded work.
+    ///
+    /// Buffers of the application may receive its results. The callbacks of staging buffers, which own the
+    /// buffers, run only if the work is waited for.
     fn drop(&mut self) {
         if self.gpu.check().is_ok() {
-            // An error has nobody left to be told.
+            // No caller is left to receive the error.
             let _ = self.synchronize();
         }
     }
 }
 
-/// The buffer behind memory of this kind of device.
+/// Returns the buffer of memory of this kind of device.
 fn block_of(memory: &Memory) -> &Block {
     match memory {
         Memory::Wgpu(memory) => memory.block(),
@@ -403,15 +412,17 @@ fn block_of(memory: &Memory) -> &Block {
     }
 }
 
-/// What launches and the choice of variants ask. wgpu does not tell how many multiprocessors there are, so a
-/// middling GPU is assumed; a software adapter has the processor's cores.
+/// Returns the properties that launches and the choice of variants depend on.
+///
+/// wgpu does not report the number of multiprocessors, so a medium GPU is assumed. A software adapter has as
+/// many as the processor has cores.
 fn facts(device: &wgpu::Device, info: &wgpu::AdapterInfo, limits: &Limits, options: &Options) -> DeviceFacts {
     let wanted = match options.subgroups {
         Subgroups::Never => false,
         Subgroups::Hardware => info.device_type != wgpu::DeviceType::Cpu,
         Subgroups::Always => true,
     };
-    // Where sizes differ, who knows which a kernel gets.
+    // If subgroup sizes differ, the size for a kernel is unknown.
     let subgroups = wanted
         && device.features().contains(wgpu::Features::SUBGROUP)
         && info.subgroup_min_size == info.subgroup_max_size;
@@ -426,7 +437,7 @@ fn facts(device: &wgpu::Device, info: &wgpu::AdapterInfo, limits: &Limits, optio
         multiprocessors: if info.device_type == wgpu::DeviceType::Cpu { cores() } else { 32 },
         grid_max: limits.groups_max,
         buffers_max: limits.buffers_max,
-        // Wherever in its buffer a tensor starts.
+        // The limit allows for any start of a tensor within its buffer.
         binding_bytes_max: limits.binding_bytes_max.saturating_sub(limits.offset_align),
         buffer_bytes_max: device.max_buffer_size,
         block_shared_bytes_max: device.max_compute_workgroup_storage_size,

@@ -1,7 +1,7 @@
-//! Pipelines: compiled once per text and block size.
+//! Pipelines: kernels compiled once per text and constants.
 //!
-//! Invariant: a text says `@group(1) @binding(0) var<uniform> args: Args;` in exactly this form where it has uniforms, so that
-//! they can be passed as immediates where the device has those.
+//! Invariant: a text with uniforms declares `@group(1) @binding(0) var<uniform> args: Args;` in exactly this
+//! form. The declaration can then be replaced to pass immediates on devices that support them.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -18,24 +18,24 @@ use crate::kernel::Launch;
 use super::fault::{Gpu, lock};
 use super::stream::UNIFORM_BYTES;
 
-/// A uniform's bytes.
+/// Bytes of a uniform.
 pub(super) const WORD: usize = 4;
 
-/// How a kernel gets its uniforms.
+/// The way in which a kernel receives its uniforms.
 #[derive(Clone, Debug)]
 pub(super) enum Passing {
-    /// It has none.
+    /// The kernel has no uniforms.
     None,
-    /// With the commands.
+    /// Immediates, as part of the commands.
     Immediates,
-    /// Bound from the buffer of uniforms: group 1, with its layout.
+    /// A binding of the uniform buffer: group 1, with its layout.
     Bound(wgpu::BindGroup, wgpu::BindGroupLayout),
 }
 
-/// A kernel ready to run.
+/// A compiled kernel.
 #[derive(Debug)]
 pub(super) struct Pipeline {
-    /// Unique on its device.
+    /// Number of the pipeline, unique on its device.
     pub(super) id: u64,
     pub(super) pipeline: wgpu::ComputePipeline,
     /// Layout of group 0.
@@ -43,10 +43,10 @@ pub(super) struct Pipeline {
     pub(super) passing: Passing,
 }
 
-/// How kernels are compiled.
+/// The way in which kernels are compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Checks {
-    /// Trusting the compiler, which proves bounds and loops.
+    /// Without checks: the compiler of this project proves bounds and loops.
     Trusted,
     /// With every check that wgpu can add.
     Checked,
@@ -65,24 +65,24 @@ pub(super) struct Pipelines {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// By address and length of a static text, which stays what it is.
+    /// Pipelines by address and length of a static text, which never changes.
     by_address: HashMap<(usize, usize, Constants), Arc<Pipeline>>,
     by_text: HashMap<(String, Constants), Arc<Pipeline>>,
 }
 
-/// What a kernel is compiled for.
+/// The constants that a kernel is compiled with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Constants {
-    /// Threads of a workgroup.
+    /// Number of threads of a workgroup.
     pub(super) block: u32,
-    /// Whether whole vectors leave elements.
+    /// True if whole vectors leave elements.
     pub(super) rest: bool,
-    /// Whether it begins elsewhere than at the first element of its space, or of what is bound.
+    /// True if the kernel starts after the first element of its space, or of a binding.
     pub(super) shifted: bool,
 }
 
 impl Pipelines {
-    /// `uniforms` is the buffer that uniforms are bound from where they do not fit in `immediate_bytes_max`.
+    /// Makes an empty cache. `uniforms` is the buffer for uniforms that do not fit in `immediate_bytes_max`.
     pub(super) fn new(
         gpu: Gpu,
         checks: Checks,
@@ -99,7 +99,7 @@ impl Pipelines {
         }
     }
 
-    /// The pipeline of a launch, compiled at its first use.
+    /// Returns the pipeline of a launch, which is compiled at its first use.
     pub(super) fn get(&self, launch: &Launch, text: &Text, constants: Constants) -> Result<Arc<Pipeline>> {
         let mut known = lock(&self.known);
         let address = match text {
@@ -124,7 +124,7 @@ impl Pipelines {
         Ok(pipeline)
     }
 
-    /// The names of the kernels compiled so far.
+    /// Returns the names of the kernels compiled so far.
     #[cfg(test)]
     pub(super) fn kernels(&self) -> Vec<String> {
         let text = |(text, _): &(String, Constants)| {
@@ -134,7 +134,7 @@ impl Pipelines {
         lock(&self.known).by_text.keys().map(text).collect()
     }
 
-    /// Compiles a kernel; whatever wgpu or the driver say against it is the error.
+    /// Compiles a kernel. The error contains the messages of wgpu and the driver.
     fn compile(&self, launch: &Launch, text: &str, constants: Constants) -> Result<Pipeline> {
         self.gpu.check()?;
         let uniform_bytes = launch.uniforms.len() * WORD;
@@ -143,7 +143,7 @@ impl Pipelines {
                 .gpu
                 .unsupported(format!("the {uniform_bytes} bytes of uniforms of `{}`", launch.kernel)));
         }
-        // Eight are what the compiler counts on; windows on several places of a tensor may be more.
+        // The compiler assumes eight buffers. Several windows of one tensor may need more.
         let bound = launch.buffers.iter().filter(|buffer| !buffer.uniform).count();
         let most = self.gpu.device.limits().max_storage_buffers_per_shader_stage;
         if bound > most as usize {
@@ -204,16 +204,17 @@ impl Pipelines {
     }
 
     fn module(&self, launch: &Launch, text: &str) -> wgpu::ShaderModule {
-        // naga knows subgroups, but not yet the line that asks for them.
+        // naga supports subgroups, but does not accept the line that enables them.
         let source = wgpu::ShaderSource::Wgsl(text.trim_start_matches(SUBGROUPS).into());
         let descriptor = wgpu::ShaderModuleDescriptor { label: Some(&launch.kernel), source };
         match self.checks {
             Checks::Checked => self.gpu.device.create_shader_module(descriptor),
             Checks::Trusted => {
                 let checks = wgpu::ShaderRuntimeChecks::unchecked();
-                // SAFETY: the text is the compiler's, whose kernels touch elements of their iteration space
-                // only, have loops that end, and guard integer division; a launch binds what holds these elements,
-                // or the kernel leaves alone those that lie outside of its windows. Text from elsewhere is not reachable: plans are made by the compiler.
+                // SAFETY: the text comes from the compiler. The kernels touch elements of their iteration
+                // space only, their loops end, and integer divisions are guarded. A launch binds all these
+                // elements, or the kernel skips elements outside of its windows. Text from another source
+                // cannot get here, since only the compiler makes plans.
                 unsafe { self.gpu.device.create_shader_module_trusted(descriptor, checks) }
             }
         }
@@ -233,7 +234,7 @@ impl Pipelines {
             .create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label, entries: &entries })
     }
 
-    /// Binds the buffer of uniforms for a struct of this size; where it starts is said at each dispatch.
+    /// Binds the uniform buffer for a struct of this size. Each dispatch sets the offset.
     fn bind_uniforms(&self, bytes: usize) -> Passing {
         let device = &self.gpu.device;
         let entry = layout_entry(0, wgpu::BufferBindingType::Uniform, true);

@@ -1,7 +1,7 @@
-//! Device memory: buffers in size classes, kept warm when they are given back.
+//! The pool of device memory: buffers in size classes, kept for reuse.
 //!
-//! Invariant: commands of a device run in order, so a buffer may be given out again while earlier work still uses it.
-//! No more bytes lie idle than were once in use at the same time.
+//! Invariant: commands of a device run in order, so a buffer may be reused while earlier work still uses it.
+//! Idle buffers have no more bytes than the peak of memory in use, or `IDLE_BYTES_MIN` if that is larger.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,39 +12,39 @@ use crate::error::Result;
 
 use super::fault::{Gpu, lock};
 
-/// Bindings end at a multiple of this.
+/// Alignment of the end of a binding, in bytes.
 pub(super) const GRANULE: u64 = 16;
-/// What a kernel, an upload and a read-back need of a buffer …
+/// Usages of a buffer for kernels, uploads and read-backs.
 const USAGES: wgpu::BufferUsages =
     wgpu::BufferUsages::STORAGE.union(wgpu::BufferUsages::COPY_SRC).union(wgpu::BufferUsages::COPY_DST);
-/// … and what a kernel needs that takes the only element of a tensor as a uniform.
+/// Usage of a buffer for kernels that read a one-element tensor as a uniform.
 pub(super) const UNIFORM: wgpu::BufferUsages = wgpu::BufferUsages::UNIFORM;
-/// Idle bytes that are kept however little was ever in use.
+/// Idle bytes that are kept regardless of the peak of memory in use.
 const IDLE_BYTES_MIN: u64 = 64 << 20;
 
-/// A buffer and the number it is known by; numbers are not used again.
+/// A buffer with a number. Numbers are never reused.
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) buffer: wgpu::Buffer,
     pub(super) id: u64,
 }
 
-/// An allocation. Dropping it gives the buffer back.
+/// An allocation. Dropping it returns the buffer to its pool.
 pub(crate) struct WgpuMemory {
     block: Option<Block>,
     home: Home,
 }
 
-/// Where a buffer goes when it is dropped.
+/// The destination of a buffer when its memory is dropped.
 enum Home {
-    /// Back to be used again.
+    /// The pool, for reuse.
     Pool(Arc<Pool>),
-    /// Nowhere: it is the caller's; but the pool is told that it is gone.
+    /// The caller, who owns the buffer. The pool only records that the buffer is gone.
     Caller(Arc<Pool>),
 }
 
 impl WgpuMemory {
-    /// A buffer of the caller's as memory, without a copy.
+    /// Wraps a buffer of the caller as memory, without a copy.
     ///
     /// # Errors
     /// If the buffer lacks a usage among STORAGE, COPY_SRC and COPY_DST, or its size is not a multiple of 16.
@@ -65,12 +65,12 @@ impl WgpuMemory {
         Ok(WgpuMemory { block: Some(block), home: Home::Caller(Arc::clone(pool)) })
     }
 
-    /// Whether both are in one buffer.
+    /// Returns true if both are in one buffer.
     pub(crate) fn is_same(&self, other: &WgpuMemory) -> bool {
         self.block().buffer == other.block().buffer
     }
 
-    /// Whether the buffer is the caller's.
+    /// Returns true if the buffer belongs to the caller.
     pub(crate) fn is_external(&self) -> bool {
         matches!(self.home, Home::Caller(_))
     }
@@ -103,15 +103,15 @@ pub(super) struct Pool {
     bytes_max: u64,
     state: Mutex<State>,
     ids: AtomicU64,
-    /// Buffers made so far.
+    /// Number of buffers made so far.
     pub(super) made: AtomicU64,
-    /// Buffers have been let go of that caches may still hold.
+    /// True if buffers have been freed that caches may still refer to.
     pub(super) forgotten: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// By size, the latest given back last; each with the time it was given back.
+    /// Idle buffers by size, each with the time of its return. The latest returned is last.
     idle: HashMap<u64, Vec<(u64, Block)>>,
     idle_bytes: u64,
     live_bytes: u64,
@@ -136,7 +136,7 @@ impl Pool {
         self.ids.fetch_add(1, Relaxed)
     }
 
-    /// Memory of at least `bytes`.
+    /// Allocates at least `bytes` bytes.
     pub(super) fn allocate(self: &Arc<Pool>, bytes: usize) -> Result<WgpuMemory> {
         let size = size_class(bytes as u64, self.bytes_max)
             .ok_or_else(|| self.gpu.out_of_memory(bytes, Some(self.bytes_max)))?;
@@ -166,7 +166,8 @@ impl Pool {
         Ok(Block { buffer, id: self.next_id() })
     }
 
-    /// Lets go of all idle buffers. Their memory is free once no command and no cached bind group holds them.
+    /// Frees all idle buffers. The memory of a buffer is free once no command and no cached bind group refers
+    /// to the buffer.
     pub(super) fn trim(&self) {
         let mut state = lock(&self.state);
         state.idle_bytes = 0;
@@ -189,7 +190,7 @@ impl State {
         self.live_bytes_peak = self.live_bytes_peak.max(self.live_bytes);
     }
 
-    /// Takes a buffer back and returns those that are too many now, the longest idle first.
+    /// Takes a buffer back and returns the surplus buffers, the longest idle first.
     fn give_back(&mut self, block: Block) -> Vec<Block> {
         let size = block.buffer.size();
         self.clock += 1;
@@ -209,8 +210,11 @@ impl State {
     }
 }
 
-/// Rounds up to quarters of a power of two, so that little more than a fifth is wasted and sizes near each other share
-/// buffers; exactly to 16 where the class is beyond the limit, and nothing where even that is.
+/// Rounds a size up to quarters of a power of two. Nearby sizes then share buffers, and little more than a
+/// fifth is wasted.
+///
+/// If the class is beyond the limit, the size is only rounded up to 16 bytes. Returns `None` if that is
+/// beyond the limit too.
 fn size_class(bytes: u64, max: u64) -> Option<u64> {
     let exact = bytes.max(GRANULE).checked_next_multiple_of(GRANULE)?;
     let quarter = (1u64 << exact.ilog2()) / 4;
@@ -219,10 +223,12 @@ fn size_class(bytes: u64, max: u64) -> Option<u64> {
     [apart, class, exact].into_iter().find(|&size| size <= max)
 }
 
-/// Buffers from this size on are longer by that. Else a software renderer has them one after another at distances that are powers
-/// of two, and a kernel that goes through several in step has all of them in the same few lines of its caches: 2²⁴ elements of
-/// `relu(a + b) * c` took 56 ms, and 48 so.
+/// Size of the smallest buffers that get `APART` extra bytes.
+///
+/// Otherwise a software renderer places large buffers at distances that are powers of two. A kernel that
+/// accesses several buffers in step would then use the same few cache lines for all of them.
 const LARGE: u64 = 1 << 20;
+/// Extra bytes of a large buffer.
 const APART: u64 = 5 * 4096;
 
 #[cfg(test)]

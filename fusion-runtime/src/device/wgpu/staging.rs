@@ -1,6 +1,6 @@
-//! Staging buffers: host-visible memory that uploads are copied from and read-backs are copied to.
+//! Staging buffers: host-visible memory for uploads and read-backs.
 //!
-//! Invariant: what lies in `idle` is mapped if it is for uploads, and unmapped if it is for read-backs.
+//! Invariant: buffers in `idle` are mapped if they are for uploads, and unmapped if they are for read-backs.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -9,19 +9,19 @@ use crate::error::Result;
 
 use super::fault::{Gpu, lock};
 
-/// Most bytes of one staging buffer. Larger transfers take several.
+/// Maximum bytes of one staging buffer. Larger transfers use several.
 pub(super) const STAGE_BYTES_MAX: usize = 16 << 20;
-/// Fewest bytes of one.
+/// Minimum bytes of one staging buffer.
 const STAGE_BYTES_MIN: u64 = 4 << 10;
-/// Most bytes of all staging buffers of one direction.
+/// Maximum bytes of all staging buffers of one direction.
 const STAGED_BYTES_MAX: u64 = 4 * STAGE_BYTES_MAX as u64;
 
-/// Which way data goes.
+/// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
-    /// From the host.
+    /// From the host to the device.
     Upload,
-    /// To the host.
+    /// From the device to the host.
     ReadBack,
 }
 
@@ -31,9 +31,9 @@ pub(super) struct Stages {
     gpu: Gpu,
     direction: Direction,
     idle: Arc<Mutex<Vec<wgpu::Buffer>>>,
-    /// In all buffers made, for uploads less those let go of.
+    /// Bytes of all buffers made, without freed upload buffers.
     bytes: u64,
-    /// Buffers made so far.
+    /// Number of buffers made so far.
     pub(super) made: AtomicU64,
 }
 
@@ -42,8 +42,10 @@ impl Stages {
         Stages { gpu, direction, idle: Arc::default(), bytes: 0, made: AtomicU64::new(0) }
     }
 
-    /// A buffer of at least `bytes` (at most `STAGE_BYTES_MAX`), or nothing if the caller has to wait until an upload
-    /// is done. Read-backs never wait: the thread that holds the others may be waiting for this one.
+    /// Returns a buffer of at least `bytes` bytes (at most `STAGE_BYTES_MAX`), or `None` if the caller must
+    /// wait for an upload.
+    ///
+    /// Read-backs never wait: the thread that uses the other buffers may be waiting for this one.
     pub(super) fn take(&mut self, bytes: usize) -> Result<Option<wgpu::Buffer>> {
         let size = (bytes as u64).next_power_of_two().max(STAGE_BYTES_MIN);
         {
@@ -72,7 +74,7 @@ impl Stages {
         Ok(buffer)
     }
 
-    /// Where a buffer goes when the device and the host are done with it.
+    /// Returns the list that receives a buffer when the device and the host no longer use it.
     pub(super) fn idle(&self) -> Idle {
         Idle(Arc::clone(&self.idle))
     }
@@ -83,7 +85,7 @@ impl Stages {
 pub(super) struct Idle(Arc<Mutex<Vec<wgpu::Buffer>>>);
 
 impl Idle {
-    /// Keeps the buffer for the next use, unless too many lie idle already.
+    /// Keeps the buffer for reuse, unless too many are idle already.
     pub(super) fn give_back(&self, stage: wgpu::Buffer) {
         let mut idle = lock(&self.0);
         if idle.iter().map(wgpu::Buffer::size).sum::<u64>() + stage.size() <= STAGED_BYTES_MAX {

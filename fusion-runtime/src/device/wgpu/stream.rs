@@ -1,8 +1,10 @@
-//! The one ordered stream of a device's commands: recorded as they come, submitted when something waits for
-//! them, a batch is full, or they are of a buffer of the application's, whose own commands come after them.
+//! The ordered stream of a device's commands, recorded in order and submitted in batches.
 //!
-//! Invariant: commands run in the order in which they were recorded. Whatever fails at submission is lost with all
-//! that was recorded with it, so it poisons the device.
+//! A batch is submitted when a caller waits for it, when it is full, or when it uses a buffer of the
+//! application, whose later commands must run after it.
+//!
+//! Invariant: commands run in the order of recording. A failed submission loses all commands recorded with
+//! it, so it poisons the device.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,33 +14,34 @@ use crate::error::Result;
 use super::fault::Gpu;
 use super::staging::{self, Direction, STAGE_BYTES_MAX, Stages};
 
-/// Commands of a full batch: few enough that the device does not starve, enough that a submission costs little each.
+/// Number of commands of a full batch: few enough that the device stays busy, many enough to amortise a
+/// submission.
 const BATCH_COMMANDS: usize = 64;
-/// Submissions that may be under way; recording waits for the oldest beyond it.
+/// Maximum number of submissions in progress. Beyond it, recording waits for the oldest.
 const SUBMISSIONS_MAX: usize = 8;
-/// Bytes of the uniforms of one batch, where they do not go as immediates.
+/// Bytes of the uniform buffer of one batch, for uniforms that are not immediates.
 pub(super) const UNIFORM_BYTES: usize = 64 << 10;
 
-/// Commands on their way to the device. The pass is dropped before its encoder.
+/// The commands that the device has not finished. The pass is dropped before its encoder.
 #[derive(Debug)]
 pub(super) struct Stream {
     gpu: Gpu,
     pass: Option<wgpu::ComputePass<'static>>,
     encoder: Option<wgpu::CommandEncoder>,
-    /// The pipeline that the pass is set to.
+    /// Number of the current pipeline of the pass.
     pipeline: Option<u64>,
     commands: usize,
     under_way: VecDeque<wgpu::SubmissionIndex>,
     uploads: Stages,
     read_backs: Stages,
-    /// Upload stages that the open batch reads.
+    /// Upload buffers that the open batch reads.
     filled: Vec<wgpu::Buffer>,
     uniforms: Uniforms,
-    /// Submissions made so far.
+    /// Number of submissions so far.
     pub(super) submissions: AtomicU64,
 }
 
-/// Uniforms of the open batch, where they do not go as immediates.
+/// Uniforms of the open batch that are not immediates.
 #[derive(Debug)]
 struct Uniforms {
     buffer: wgpu::Buffer,
@@ -46,13 +49,13 @@ struct Uniforms {
     align: usize,
 }
 
-/// What a dispatch sets besides its bindings.
+/// The uniforms of a dispatch.
 pub(super) enum Arguments<'a> {
-    /// The kernel has no uniforms.
+    /// No uniforms.
     None,
-    /// They go with the commands.
+    /// Immediates, as part of the commands.
     Immediates(&'a [u8]),
-    /// They lie in the buffer of uniforms, from this offset on.
+    /// A range of the uniform buffer, from this offset on.
     Bound(&'a wgpu::BindGroup, u32),
 }
 
@@ -101,25 +104,25 @@ impl Stream {
         self.commands += 1;
     }
 
-    /// Submits if the batch is full.
+    /// Submits the batch if it is full.
     pub(super) fn submit_if_full(&mut self) -> Result<()> {
         if self.commands >= BATCH_COMMANDS { self.submit() } else { Ok(()) }
     }
 
-    /// Records a copy between buffers; offsets and length are multiples of 4.
+    /// Records a copy between buffers. Offsets and length are multiples of 4.
     pub(super) fn copy(&mut self, from: (&wgpu::Buffer, u64), to: (&wgpu::Buffer, u64), bytes: u64) {
         self.encoder().copy_buffer_to_buffer(from.0, from.1, to.0, to.1, bytes);
         self.commands += 1;
     }
 
-    /// The encoder, with no pass open.
+    /// Returns the encoder, without an open pass.
     fn encoder(&mut self) -> &mut wgpu::CommandEncoder {
         self.pass = None;
         self.pipeline = None;
         self.encoder.get_or_insert_with(|| begin(&self.gpu))
     }
 
-    /// Records an upload. The bytes are taken over before this returns.
+    /// Records an upload. The bytes are copied before the function returns.
     pub(super) fn upload(&mut self, to: &wgpu::Buffer, offset: u64, bytes: &[u8]) -> Result<()> {
         for (i, part) in bytes.chunks(STAGE_BYTES_MAX).enumerate() {
             let stage = self.stage(Direction::Upload, part.len())?;
@@ -132,7 +135,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Records a copy to the host and submits it. The stage is to be mapped, and given back to `read_backs()`.
+    /// Records a copy to the host and submits it. The caller maps the staging buffer, and returns it to
+    /// `read_backs()`.
     pub(super) fn read_back(&mut self, from: &wgpu::Buffer, start: u64, end: u64) -> Result<wgpu::Buffer> {
         let stage = self.stage(Direction::ReadBack, (end - start) as usize)?;
         self.copy((from, start), (&stage, 0), end - start);
@@ -140,18 +144,18 @@ impl Stream {
         Ok(stage)
     }
 
-    /// Where the stages of read-backs go.
+    /// Returns the staging buffers of read-backs.
     pub(super) fn read_backs(&self) -> &Stages {
         &self.read_backs
     }
 
-    /// Where the stages of uploads come from.
+    /// Returns the staging buffers of uploads.
     #[cfg(test)]
     pub(super) fn uploads(&self) -> &Stages {
         &self.uploads
     }
 
-    /// A staging buffer, waiting until one is free.
+    /// Returns a staging buffer, and waits until one is free.
     fn stage(&mut self, direction: Direction, bytes: usize) -> Result<wgpu::Buffer> {
         loop {
             let stages = match direction {
@@ -169,7 +173,7 @@ impl Stream {
         }
     }
 
-    /// Puts uniforms among those of the batch and returns their offset.
+    /// Appends uniforms to those of the batch and returns their offset.
     pub(super) fn push_uniforms(&mut self, words: &[u8]) -> Result<u32> {
         if self.uniforms.end(words) > UNIFORM_BYTES {
             self.submit()?;
@@ -180,7 +184,7 @@ impl Stream {
         Ok(offset as u32)
     }
 
-    /// Hands all recorded commands to the device.
+    /// Submits all recorded commands to the device.
     pub(super) fn submit(&mut self) -> Result<()> {
         self.gpu.check()?;
         let Some(encoder) = self.encoder.take() else { return Ok(()) };
@@ -190,7 +194,7 @@ impl Stream {
         let submission = self.gpu.caught(|| {
             drop(pass);
             if !self.uniforms.bytes.is_empty() {
-                // Written after what was submitted before, and before what is submitted now.
+                // The queue runs this write after earlier submissions and before this one.
                 self.gpu.queue.write_buffer(&self.uniforms.buffer, 0, &self.uniforms.bytes);
             }
             self.uniforms.bytes.clear();
@@ -208,14 +212,14 @@ impl Stream {
         Ok(())
     }
 
-    /// The latest submission that may still be under way.
+    /// Returns the latest submission that may still be in progress.
     pub(super) fn latest(&self) -> Option<wgpu::SubmissionIndex> {
         self.under_way.back().cloned()
     }
 }
 
 impl Uniforms {
-    /// Where the next but one would lie.
+    /// Returns the end of the uniforms after `words`, aligned for the next.
     fn end(&self, words: &[u8]) -> usize {
         (self.bytes.len() + words.len()).next_multiple_of(self.align)
     }
@@ -225,7 +229,7 @@ fn begin(gpu: &Gpu) -> wgpu::CommandEncoder {
     gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("fusion") })
 }
 
-/// Maps an upload stage for its next use once the device has read it.
+/// Maps an upload buffer for reuse once the device has read it.
 fn give_back_when_done(uploads: &Stages, stage: wgpu::Buffer) {
     let idle = uploads.idle();
     let mapped = stage.clone();

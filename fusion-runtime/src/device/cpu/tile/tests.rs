@@ -1,4 +1,4 @@
-//! What lanes and iterations make together, in the order that the Kernel IR says, against plain loops in that order.
+//! Tests of folds and carried values, against plain loops in the order of the Kernel IR.
 
 use fusion_compiler::ir::dim::DimExpr;
 use fusion_compiler::ir::dtype::Const;
@@ -15,10 +15,10 @@ const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
 const F32: Type = Type { dtype: DType::F32, lanes: Lanes::ONE };
 const F32S: Type = Type { dtype: DType::F32, lanes: Lanes::Loop };
 
-/// Lanes of no, part of, and several tiles.
+/// Numbers of lanes: zero, less than a tile, and several tiles.
 const LENGTHS: [usize; 16] = [0, 1, 5, 16, 33, 63, 64, 79, 80, 129, 511, 512, 1025, 8192, 8256, 9300];
 
-/// Writes a kernel part by part: the values and the body that is at hand.
+/// A builder of kernels: the values and the body under construction.
 struct Writer {
     types: Vec<Type>,
     uniforms: Vec<Uniform>,
@@ -30,7 +30,7 @@ impl Writer {
         Builder { types: &mut self.types, uniforms: &mut self.uniforms, body }
     }
 
-    /// What the outermost body makes.
+    /// Returns a builder of the outermost body.
     fn top(&mut self) -> Builder<'_> {
         Builder { types: &mut self.types, uniforms: &mut self.uniforms, body: &mut self.body }
     }
@@ -39,7 +39,8 @@ impl Writer {
         types.iter().map(|&ty| self.top().declare(ty)).collect()
     }
 
-    /// A fold over the lanes of `run`'s values by the function that `make` writes; what it makes.
+    /// Appends a fold over the lanes of `run`'s values, by the function that `make` writes. Returns the
+    /// results.
     fn fold(
         &mut self,
         len: Value,
@@ -61,7 +62,7 @@ impl Writer {
     }
 }
 
-/// Runs a kernel that writes one number, of the elements of `a` and their number.
+/// Runs a kernel that computes one number from the elements of `a` and their count.
 fn number(a: &[f32], make: impl FnOnce(&mut Writer, Value) -> Value) -> f32 {
     let mut writer = Writer { types: vec![], uniforms: vec![], body: vec![] };
     let arg = UniformArg::Extent(DimExpr::constant(0));
@@ -90,7 +91,7 @@ fn number(a: &[f32], make: impl FnOnce(&mut Writer, Value) -> Value) -> f32 {
     };
     let uniforms = [CpuUniform::Index(a.len())];
     let mut buffers = [buffer(&mut a, Access::Read), buffer(&mut out, Access::Write)];
-    // SAFETY: the buffers are of these lengths, are not the same, and live until the kernel has run.
+    // SAFETY: the buffers have these lengths, are distinct, and live until the kernel has run.
     let mut args = unsafe { CpuArgs::new((0, 1), &mut buffers, &uniforms, &mut []) };
     run(&kernel, &mut args);
     out[0]
@@ -100,8 +101,10 @@ fn elements(len: usize) -> Vec<f32> {
     (0..len as u32).map(|i| (i.wrapping_mul(0x9e37_79b1) >> 8) as f32 / (1 << 20) as f32 - 8.0).collect()
 }
 
-/// The documented order: groups of 64 lanes, of what is left 16, then 4, then 1; those of one length, 4 at a time, lane by lane,
-/// then the sums of their lanes by halves, those of the last four and of all in `f64`.
+/// Lanes form groups of 64, then of 16, 4 and 1 for the rest.
+///
+/// Groups of one length are added four at a time, lane by lane. The lanes of the result are then summed by
+/// halves. The last four lanes, and the total, are added in `f64`.
 #[test]
 fn lanes_are_added_in_the_documented_order() {
     type Put = fn(f32, f32) -> f32;
@@ -120,7 +123,7 @@ fn lanes_are_added_in_the_documented_order() {
         });
         (strips.fold(sum, |sum, x| sum + x), rest)
     }
-    // Themselves, and their squares, each rounded with the sum.
+    // Terms: the elements, or their squares, each rounded once together with the sum.
     let puts: [(bool, Put); 2] = [(false, |part, x| part + x), (true, |part, x| x.mul_add(x, part))];
     for (len, (squares, put)) in LENGTHS.into_iter().flat_map(|len| puts.map(|put| (len, put))) {
         let a = elements(len);
@@ -143,11 +146,12 @@ fn lanes_are_added_in_the_documented_order() {
     }
 }
 
-/// The first of the largest: a fold of two components, whose function asks for values from outside of it.
+/// The fold finds the first of the largest elements. The fold has two components, and its function uses
+/// values from outside.
 #[test]
 fn components_are_folded_together() {
     for len in LENGTHS.into_iter().filter(|&len| len > 0) {
-        // Each value several times.
+        // Each value occurs several times.
         let a: Vec<f32> = elements(len).into_iter().map(|x| (x * 2.0).floor()).collect();
         let most = a.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let expected = a.iter().position(|&x| x == most).expect("it is one of them");
@@ -160,7 +164,7 @@ fn components_are_folded_together() {
                 vec![x, b.bind(Type { lanes: Lanes::Loop, ..INDEX }, Expr::LaneIndex)]
             };
             let out = w.fold(n, vec![low, n], run, |b, left, right| {
-                // The same on both sides.
+                // Both sides are shifted by the same constant.
                 let (l, r) = (b.apply(Op::Add, &[left[0], shift]), b.apply(Op::Add, &[right[0], shift]));
                 let (larger, same) = (b.apply(Op::Gt, &[r, l]), b.apply(Op::Eq, &[r, l]));
                 let before = b.apply(Op::Lt, &[right[1], left[1]]);
@@ -175,7 +179,7 @@ fn components_are_folded_together() {
     }
 }
 
-/// Values that change places from one iteration to the next: each is handed on before any is replaced.
+/// Carried values that swap between iterations are all read before any is replaced.
 #[test]
 fn carried_values_are_handed_on_together() {
     for (len, expected) in [(0, 0.0), (1, 1.0), (2, 1.0), (3, 2.0), (10, 55.0), (30, 832_040.0)] {
@@ -185,7 +189,7 @@ fn carried_values_are_handed_on_together() {
             let var = b.declare(INDEX);
             let values = w.declare(&[F32; 4]);
             let mut body = Vec::new();
-            // Fibonacci's numbers: the later one, and the sum of both.
+            // Fibonacci numbers: the later number, and the sum of both.
             let sum = w.builder(&mut body).apply(Op::Add, &[values[0], values[1]]);
             let carried = vec![
                 Carried { start: zero, var: values[0], next: values[1], out: values[2] },

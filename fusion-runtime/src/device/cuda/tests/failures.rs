@@ -1,6 +1,6 @@
-//! What the driver may refuse, and what the user is told: on the simulated GPU, which fails as it is asked to.
+//! Failures of the driver, and the messages to the user. The simulated GPU fails on request.
 //!
-//! Each case is a process of its own, since the environment is read once and a lost device stays lost.
+//! Each case runs in a process of its own, since the environment is read once and a lost device stays lost.
 
 use std::process::Command;
 
@@ -11,11 +11,13 @@ use crate::device::{Call, Device, Region};
 use crate::error::{Error, Result};
 use crate::kernel::ScalarValue;
 
-/// Names the case that a process of its own is to run.
+/// Environment variable that marks a child process.
 const CHILD: &str = "FUSION_CUDA_CASE";
 
-/// Whether this is the process for the case. If not, that process runs with this environment, and has to succeed; on
-/// a real GPU, which takes no orders, it does not.
+/// Returns true in the child process of the case. Otherwise runs the child with `environment` and requires
+/// its success.
+///
+/// A real GPU cannot fail on request, so the case is skipped there.
 fn in_child(case: &str, environment: &[(&str, &str)]) -> bool {
     if std::env::var_os(CHILD).is_some() {
         return true;
@@ -38,7 +40,7 @@ fn device() -> Device {
     Device::cuda(0).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Launches a kernel that scales `elements` elements, of which there are 128.
+/// Launches `SCALE` with `elements` elements on buffers of 128.
 fn scale_128(device: &Device, text: &'static str, elements: i64) -> Result<()> {
     let memory = device.0.allocate(512)?;
     let buffer = Region { memory: &memory, offset: 0, len: 128 };
@@ -82,12 +84,12 @@ fn a_driver_that_does_not_start() {
         let error = Device::cuda(0).unwrap_err();
         assert!(matches!(error, Error::NoDevice { .. }), "{error:?}");
         assert!(error.to_string().contains("CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)"), "{error}");
-        // It is asked again.
+        // The driver is initialised again.
         assert_eq!(scale(&device(), 3), [0.0, 0.5, 1.0]);
     }
 }
 
-/// Whatever fails while a device is opened: nothing of it is left, and the next try succeeds.
+/// A device that failed to open leaves nothing behind, and a later attempt succeeds.
 #[test]
 fn a_device_that_cannot_be_opened() {
     let failing = "cuDevicePrimaryCtxRetain:1=2,cuDevicePrimaryCtxRetain:3=2,cuStreamCreateWithPriority:2=2,\
@@ -141,7 +143,7 @@ fn memory_that_is_used_up() {
         for part in ["CUDA simulator", "1048576 bytes", "drop tensors"] {
             assert!(error.to_string().contains(part), "{error}");
         }
-        // What the pool keeps is given back for it.
+        // The pool frees its blocks for the allocation.
         drop(half);
         drop(device.0.allocate(1 << 20).unwrap());
         assert_eq!(scale(&device, 3), [0.0, 0.5, 1.0]);
@@ -150,7 +152,7 @@ fn memory_that_is_used_up() {
 
 #[test]
 fn an_allocation_that_fails() {
-    // The first is asked for twice, the second is not: it is out of memory with the pool empty.
+    // The first failure trims the pool and retries. The second and third exhaust the retry.
     let failing = "cuMemAlloc_v2:1=2,cuMemAlloc_v2:3=2,cuMemAlloc_v2:4=2,cuMemAlloc_v2:6=304";
     if in_child("an_allocation_that_fails", &[("CUDA_SIM_FAIL", failing)]) {
         let device = device();
@@ -212,7 +214,7 @@ fn an_illegal_address() {
 
 #[test]
 fn loading_that_fails() {
-    // What finds no memory is asked for twice.
+    // Loads that run out of memory are retried once.
     let failing = "cuModuleLoadDataEx:1=2,cuModuleLoadDataEx:2=2,cuModuleGetFunction:1=500,\
                    cuFuncGetAttribute:1=1,cuModuleLoadDataEx:5=221";
     if in_child("loading_that_fails", &[("CUDA_SIM_FAIL", failing)]) {
@@ -236,7 +238,7 @@ fn loading_that_fails() {
     }
 }
 
-/// A driver that finds no memory for itself gets what tensors have left behind.
+/// The pool frees its blocks if the driver runs out of memory for itself.
 #[test]
 fn what_is_kept_makes_room_for_the_driver() {
     let failing = "cuModuleLoadDataEx:1=2,cuLaunchKernel:1=2,cuEventCreate:1=2";
@@ -245,7 +247,7 @@ fn what_is_kept_makes_room_for_the_driver() {
     }
 }
 
-/// The host's memory is not in use any more when a copy has failed, pinned memory included, which is read late.
+/// A failed copy no longer uses host memory, even pinned memory, which the driver reads late.
 #[test]
 fn copies_that_fail_leave_memory_alone() {
     let failing = "cuEventCreate:1=2,cuEventCreate:2=2,cuEventRecord:1=2,cuEventSynchronize:2=1,cuMemcpyHtoDAsync_v2:4=1";

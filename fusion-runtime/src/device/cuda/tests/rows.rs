@@ -1,4 +1,4 @@
-//! Rows that a team has one after another: on a device that has no room for a team for each, against the CPU.
+//! Rows that a team processes one after another, on a device with fewer teams than rows, against the CPU.
 
 use super::gpu;
 use crate::device::DeviceFacts;
@@ -7,19 +7,19 @@ use crate::tensor::Tensor;
 use crate::{Device, fuse};
 
 fuse! {
-    /// Three sums and a maximum of a row, one after another.
+    /// Computes three sums and a maximum of a row, one after another.
     pub(crate) fn scaled(x: f32[N, D], g: f32[D]) -> (f32[N, D], f32[N]) {
         let y = layer_norm(x, D) * g;
         (softmax(y, D), sum(square(y), D))
     }
 
-    /// One sum, after which nothing is waited for but the next row's.
+    /// Computes one sum per row, after which only the sum of the next row is waited for.
     pub(crate) fn normed(x: f32[N, D]) -> f32[N, D] { rms_norm(x, D) }
 }
 
 const ROWS: usize = 64;
 
-/// So many blocks at a time that each has several rows of these lengths.
+/// Checks rows of these lengths on a grid so small that each team has several rows.
 fn check(lengths: &[usize]) {
     let few = |facts| DeviceFacts { grid_max: 13, ..facts };
     let device = open_as(0, few).expect("it opened before");

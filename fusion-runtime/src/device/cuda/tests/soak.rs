@@ -1,4 +1,5 @@
-//! Many launches, threads and random frees, and a device dropped with work left to do: nothing is lost or leaked.
+//! A soak test: many launches, threads and random frees, and devices dropped with pending work. Nothing is
+//! lost or leaked.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -10,10 +11,10 @@ use super::{SCALE, gpu, launch, scale};
 use crate::device::{Call, Device, Memory, Region};
 use crate::kernel::ScalarValue;
 
-/// Names the report of the process that this test has do its work.
+/// Environment variable that marks the child process, which does the work.
 const REPORT: &str = "FUSION_CUDA_SOAK";
 
-/// A sequence of bits without a pattern (Marsaglia 2003, xorshift).
+/// Returns the next number of a pseudorandom sequence (Marsaglia 2003, xorshift).
 fn random(state: &mut u32) -> u32 {
     *state ^= *state << 13;
     *state ^= *state >> 17;
@@ -49,7 +50,7 @@ fn nothing_leaks() {
     }
 }
 
-/// In a context that ends before the process does, so that what it still holds then is told.
+/// Works in a context that ends before the process, so that the report lists leaks of the context.
 fn work() {
     for round in 0..3 {
         let context = Context::new(cust::device::Device::get_device(0).unwrap()).unwrap();
@@ -61,7 +62,7 @@ fn work() {
                 scope.spawn(move || worker(device, 17 * round + thread));
             }
         });
-        // Work that no one waits for, on memory that is given back before.
+        // No call waits for this work, and its memory is freed before it runs.
         for _ in 0..20 {
             pending(&device);
         }
@@ -71,7 +72,7 @@ fn work() {
     }
 }
 
-/// Tensors of many sizes that live for a while.
+/// Allocates tensors of many sizes that live for a while.
 fn worker(device: &Device, seed: u32) {
     let mut state = seed;
     let mut held: Vec<Memory> = Vec::new();

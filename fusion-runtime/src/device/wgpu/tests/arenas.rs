@@ -1,4 +1,4 @@
-//! Optimizers whose arenas do not fit in one binding, against the CPU.
+//! Optimizers whose arenas exceed one binding, against the CPU.
 
 use super::windows::device;
 use super::*;
@@ -6,7 +6,7 @@ use crate::Device;
 use crate::optim::{Adam, AdamW, Arena, Optimizer, Precision, RmsProp, Rule, Sgd};
 use crate::tensor::Tensor;
 
-/// Parameters after three steps, and their average.
+/// Returns the parameters after three steps, and their average.
 fn trained(device: &Device, rule: Rule, clips: bool) -> Result<Vec<f32>> {
     let tensor = |len: usize, seed| Tensor::from_vec(device, ramp(len, seed), [len]);
     let tensors = [tensor(70, 1)?, tensor(200_001, 2)?, tensor(3, 3)?, tensor(4100, 4)?];
@@ -33,7 +33,7 @@ fn assert_close(rule: Rule, most: f32, (expected, got): (&[f32], &[f32])) {
     }
 }
 
-/// Arenas of 800 KiB in bindings of 256, of which a norm is taken in parts.
+/// Arenas of 800 KiB in bindings of 256 KiB. A norm over an arena is computed in parts.
 #[test]
 fn arenas_beyond_a_binding() {
     let Some((device, _)) = device(Options { binding_bytes_max: 1 << 18, ..PLAIN }) else { return };
@@ -51,7 +51,7 @@ fn arenas_beyond_a_binding() {
             let [expected, got] = [&Device::cpu(), &device].map(|device| {
                 trained(device, rule, clips).unwrap_or_else(|error| panic!("{rule:?}: {error}"))
             });
-            // A state of few bits that is rounded to the other side is a small part of a step of 0.01.
+            // A state of few bits may round to the other side, which is a small part of a step of 0.01.
             let most = if rule == small(Precision::F32) { 1e-5 } else { 3e-3 };
             assert_close(rule, most, (&expected, &got));
         }

@@ -1,4 +1,4 @@
-//! Whatever goes wrong is an error, and what follows it works.
+//! Failures are errors, and later calls work.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -24,7 +24,7 @@ fn a_kernel_that_does_not_compile() {
     });
 }
 
-/// What a device says that it does not support.
+/// Checks the error for an unsupported request.
 #[track_caller]
 fn check_unsupported(got: Result<()>, what: &str) {
     match got {
@@ -59,7 +59,7 @@ fn loops_that_software_would_end_early() {
 #[test]
 fn a_binding_limit_that_is_too_small() {
     let mend = "raise FUSION_WGPU_BINDING_MAX, or the limit `max_storage_buffer_binding_size` of a device that has less than its adapter; else call it on pieces of the tensor";
-    // 16,000 bytes of the bias at any position, by a kernel that has no windows.
+    // The kernel has no windows, and reads 16,000 bytes of the bias at any position.
     on_device(Options { binding_bytes_max: 8192, ..PLAIN }, |gpu| {
         let memories = [upload(gpu, &[1.0; 4000])?, upload(gpu, &[1.0; 4000])?, gpu.allocate(16_000)?];
         let views: Vec<Region<'_>> = memories.iter().map(|memory| view(memory, 0, 4000)).collect();
@@ -67,7 +67,7 @@ fn a_binding_limit_that_is_too_small() {
         check_unsupported(run(gpu, &bias(), &[4000, 4000], &views), &format!("{what}: {mend}"));
         Ok(())
     });
-    // Less than the smallest chunk of what is read in order: one element.
+    // The limit is below the smallest chunk of a buffer that is read in order: one element.
     on_device(Options { binding_bytes_max: 16, ..PLAIN }, |gpu| {
         let memory = upload(gpu, &[1.0; 4000])?;
         let needed = 4 + gpu.limits.offset_align + 16;
@@ -113,7 +113,7 @@ fn a_space_beyond_32_bits() {
     });
 }
 
-/// The device is destroyed by whoever has it. Whatever comes next works or says so, and what asks for a result says so.
+/// Destroys the device. Later calls work or report the loss, and calls that return a result report it.
 fn check_lost(gpu: &WgpuBackend, at: impl Fn(&WgpuBackend, &Memory) -> Result<()>) -> Result<()> {
     let memory = upload(gpu, &[1.0])?;
     gpu.synchronize()?;
@@ -138,7 +138,7 @@ fn a_lost_device_says_so() {
     on_device(PLAIN, |gpu| check_lost(gpu, launch));
     on_device(PLAIN, |gpu| check_lost(gpu, read));
     on_device(PLAIN, |gpu| check_lost(gpu, write));
-    // An application's, whose callback is its own.
+    // A device of an application has the application's own callback.
     let guest = |gpu: &WgpuBackend| {
         let (device, queue) = (gpu.gpu.device.clone(), gpu.gpu.queue.clone());
         device.set_device_lost_callback(|_, _| {});
@@ -196,7 +196,7 @@ fn the_device_and_the_buffers_of_an_application() {
     });
 }
 
-/// It would wait for itself.
+/// The call would otherwise wait for itself.
 #[test]
 fn a_call_from_a_callback_within_a_call() {
     on_device(PLAIN, |gpu| {
@@ -206,7 +206,7 @@ fn a_call_from_a_callback_within_a_call() {
             PLAIN,
         )?);
         let (answer, answered) = channel();
-        // What is to be waited for.
+        // An empty submission, for the wait.
         gpu.gpu.queue.submit([]);
         let inner = Arc::clone(&device);
         gpu.gpu.queue.on_submitted_work_done(move || {

@@ -1,11 +1,12 @@
-//! Launches give the right values: sizes, views, folding, chunks, and both ways of passing uniforms.
+//! Launches compute the right values: sizes, views, folded grids, chunks, and both ways of passing uniforms.
 
 use super::*;
 use crate::device::wgpu::pipeline::Constants;
 
 const SIZES: [usize; 7] = [1, 3, 4, 31, 33, 65_537, 5_000_000];
 
-/// `relu(a + b) * c` of this size, the views 0, 16, 272 and 512 bytes into their buffers, with guards around the result.
+/// Checks `relu(a + b) * c` of `len` elements, with views 0, 16, 272 and 512 bytes into their buffers and
+/// guards around the result.
 fn check_relu(gpu: &WgpuBackend, len: usize) -> Result<()> {
     let offsets = [0, 16, 272, 512];
     let inputs = [ramp(len, 1), ramp(len, 2), ramp(len, 3)];
@@ -67,7 +68,7 @@ fn sizes_and_views() {
 fn uniforms_without_immediates() {
     on_device(Options { immediate_bytes_max: 0, ..PLAIN }, |gpu| {
         check_all(gpu, &SIZES[..6])?;
-        // More than one batch, and more than one buffer of uniforms.
+        // The uniforms exceed one batch and one uniform buffer.
         let memory = upload(gpu, &[1.0, 2.0, 3.0])?;
         for i in 0..600 {
             run_step(gpu, &step(), view(&memory, 0, 3), -1.0, i % 7)?;
@@ -111,15 +112,15 @@ fn both_ways_of_passing_uniforms_are_taken() {
 
 #[test]
 fn groups_are_folded() {
-    // 3 groups a row: every size beyond 768 iterations needs rows.
+    // A row has 3 groups, so every size beyond 768 iterations needs several rows.
     on_device(Options { groups_max: 3, ..PLAIN }, |gpu| check_all(gpu, &SIZES[..6]));
-    // 65,537 groups of 256 threads, one element each.
+    // The launch has 65,537 groups of 256 threads, with one element per thread.
     on_device(PLAIN, |gpu| check_step(gpu, 65_536 * 256 + 1));
 }
 
 #[test]
 fn buffers_beyond_the_binding_limit_are_chunked() {
-    // 7 chunks of 2048 elements, less than one, and exactly one.
+    // The sizes are 7 chunks of 2048 elements, almost one chunk, exactly one, and more.
     let limits = Options { binding_bytes_max: 8192 + 512, ..PLAIN };
     on_device(limits, |gpu| {
         [14_000, 2047, 2048, 2049, 65_537].iter().try_for_each(|&len| {

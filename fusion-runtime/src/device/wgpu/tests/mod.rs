@@ -1,5 +1,7 @@
-//! Tests on a real adapter, the software Vulkan if there is no other, with hand-written kernels of the ABI that
-//! `plan::Launch` documents. Without an adapter they say so and pass, unless `FUSION_REQUIRE_WGPU=1`.
+//! Tests on a real adapter, or on a software Vulkan, with handwritten kernels of the ABI that `plan::Launch`
+//! documents.
+//!
+//! Without an adapter the tests report it and pass, unless `FUSION_REQUIRE_WGPU=1`.
 
 use std::borrow::Cow;
 
@@ -23,7 +25,7 @@ mod subgroups;
 mod uniforms;
 mod windows;
 
-/// `out = relu(a + b) * c` in vectors of four with a scalar tail.
+/// A kernel for `out = relu(a + b) * c`, in vectors of four with a scalar tail.
 const RELU: &str = "
 struct Args { start: u32, end: u32, offset0: u32, offset1: u32, offset2: u32, offset3: u32 }
 @group(0) @binding(0) var<storage, read> b0: array<vec4<f32>>;
@@ -55,7 +57,7 @@ fn relu_0(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) grou
 }
 ";
 
-/// `x = x * alpha + n` in place, one element at a time.
+/// A kernel for `x = x * alpha + n` in place, one element at a time.
 const STEP: &str = "
 struct Args { start: u32, end: u32, offset0: u32, alpha: f32, n: u32 }
 @group(0) @binding(0) var<storage, read_write> b0: array<f32>;
@@ -74,7 +76,7 @@ fn step_0(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) grou
 }
 ";
 
-/// `out = x + bias`, the bias along the columns read at any position.
+/// A kernel for `out = x + bias`, which reads the bias along the columns at any position.
 const BIAS: &str = "
 struct Args { start: u32, end: u32, offset0: u32, offset1: u32, offset2: u32, cols: u32 }
 @group(0) @binding(0) var<storage, read> b0: array<f32>;
@@ -104,7 +106,7 @@ const PLAIN: Options = Options {
     subgroups: super::Subgroups::Never,
 };
 
-/// Runs a test on a device of its own.
+/// Runs a test on a new device.
 fn on_device(options: Options, test: impl FnOnce(&WgpuBackend) -> Result<()>) {
     let gpu = match open_with(options) {
         Ok(gpu) => gpu,
@@ -124,7 +126,7 @@ fn arg(slot: u16, access: Access, reach: Footprint) -> BufferArg {
     BufferArg { slot: Slot::Param(slot), access, dtype: DType::F32, reach, uniform: false }
 }
 
-/// A launch over `symbol 0` elements.
+/// Returns a launch over `symbol 0` elements.
 fn kernel(
     name: &'static str,
     text: &'static str,
@@ -162,14 +164,14 @@ fn relu() -> Launch {
     kernel("relu_0", RELU, buffers, vec![Start, End, Offset(0), Offset(1), Offset(2), Offset(3)])
 }
 
-/// Scalars are `[None, alpha]`; symbols are the elements and `n`.
+/// Returns the launch of `STEP`. The scalars are `[None, alpha]`, the symbols the number of elements and `n`.
 fn step() -> Launch {
     use UniformArg::{End, Extent, Offset, Scalar, Start};
     let buffers = vec![arg(0, Access::ReadWrite, Footprint::Linear(DimExpr::constant(1)))];
     kernel("step_0", STEP, buffers, vec![Start, End, Offset(0), Scalar(1), Extent(DimExpr::sym(1))])
 }
 
-/// Symbols are the elements and the columns.
+/// Returns the launch of `BIAS`. The symbols are the number of elements and the number of columns.
 fn bias() -> Launch {
     use UniformArg::{End, Extent, Offset, Start};
     let whole = arg(1, Access::Read, Footprint::Whole);
@@ -182,7 +184,7 @@ fn bias() -> Launch {
     kernel("bias_0", BIAS, buffers, uniforms)
 }
 
-/// `len` floats from byte `offset` on.
+/// Returns a region of `len` floats from byte `offset` on.
 fn view(memory: &Memory, offset: usize, len: usize) -> Region<'_> {
     Region { memory, offset, len }
 }
@@ -203,13 +205,13 @@ fn run(gpu: &WgpuBackend, launch: &Launch, symbols: &[i64], buffers: &[Region<'_
     gpu.launch(launch, &Call { symbols, scalars: &[], buffers })
 }
 
-/// `x = x * alpha + n`.
+/// Runs `x = x * alpha + n`.
 fn run_step(gpu: &WgpuBackend, launch: &Launch, x: Region<'_>, alpha: f32, n: i64) -> Result<()> {
     let scalars = [None, Some(ScalarValue::F32(alpha))];
     gpu.launch(launch, &Call { symbols: &[x.len as i64, n], scalars: &scalars, buffers: &[x] })
 }
 
-/// Numbers of both signs that add and multiply without rounding.
+/// Returns numbers of both signs that add and multiply without rounding.
 fn ramp(len: usize, seed: usize) -> Vec<f32> {
     (0..len).map(|i| ((i * 7 + seed * 13) % 101) as f32 - 50.0).collect()
 }
@@ -229,7 +231,7 @@ fn assert_same(got: &[f32], expected: &[f32]) {
     }
 }
 
-/// Owned text, as the run-time use of the compiler has it.
+/// Makes the text of a launch owned, as in plans compiled at run time.
 fn owned(mut launch: Launch) -> Launch {
     if let Code::Wgsl(text) = &mut launch.code {
         *text = Cow::Owned(text.to_string());

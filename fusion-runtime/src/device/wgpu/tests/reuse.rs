@@ -16,7 +16,7 @@ fn commands_run_in_order() {
             run_step(gpu, &step(), view(&memory, 0, len), -1.0, i)?;
             host = -host + i as f32;
         }
-        // Writes and copies keep their place among launches.
+        // Writes and copies keep their order among launches.
         gpu.write(&memory, 16, bytemuck::cast_slice(&[10.0f32; 4]))?;
         run_step(gpu, &step(), view(&memory, 0, len), 2.0, 0)?;
         gpu.copy((&memory, 0), (&other, 0), len * 4)?;
@@ -48,7 +48,7 @@ fn launches_are_batched() {
     });
 }
 
-/// Everything made so far that costs a driver call: buffers, staging buffers, bind groups.
+/// Returns the number of objects made so far that cost a driver call: buffers, staging buffers, bind groups.
 fn made(gpu: &WgpuBackend) -> [u64; 4] {
     let recorder = gpu.recorder().expect("the test holds none");
     let stream = &recorder.stream;
@@ -69,7 +69,7 @@ fn a_steady_state_makes_nothing() {
     };
     for immediate_bytes_max in [u32::MAX, 0] {
         on_device(Options { immediate_bytes_max, ..PLAIN }, |gpu| {
-            // Memory is given back in another order than it was asked for: the orders come round after a few calls.
+            // Memory is freed in another order than it was allocated. The orders repeat after a few calls.
             (0..8).try_for_each(|_| call(gpu))?;
             let warm = made(gpu);
             (0..50).try_for_each(|_| call(gpu))?;
@@ -83,7 +83,7 @@ fn a_steady_state_makes_nothing() {
 fn idle_memory_is_bounded() {
     on_device(PLAIN, |gpu| {
         for i in 1..=40 {
-            // Every size is another class: 8 to 320 MB, more than once in use would be gigabytes idle.
+            // The sizes, 1.25 to 11 MiB, are in classes that together exceed the bound on idle bytes.
             drop(gpu.allocate((1 << 20) + (i << 18))?);
         }
         let made_before = gpu.pool.made.load(Relaxed);
@@ -106,7 +106,7 @@ fn two_threads() {
                 for n in 0..5 {
                     run_step(gpu, &step(), view(&memory, 0, len), -1.0, n)?;
                 }
-                // -(-(-(-(-x + 0) + 1) + 2) + 3) + 4
+                // Five steps: -(-(-(-(-x + 0) + 1) + 2) + 3) + 4.
                 let expected: Vec<f32> = values.iter().map(|x| 2.0 - x).collect();
                 assert_same(&download(gpu, &memory, 0, len)?, &expected);
             }
@@ -122,7 +122,8 @@ fn two_threads() {
     });
 }
 
-/// DESIGN §9 wants at most 20 µs; this is a debug build on a busy machine, so the bound is loose, and the figure printed.
+/// The bound on the cost of a call is loose, since tests may be debug builds under load. The test prints the
+/// cost.
 #[test]
 fn cost_of_a_call() {
     on_device(PLAIN, |gpu| {

@@ -1,4 +1,4 @@
-//! Rows whose elements do not fit in one binding, or of which only a few do, against the CPU.
+//! Rows whose elements exceed one binding, or of which only a few fit, against the CPU.
 
 use super::*;
 use crate::tensor::Tensor;
@@ -13,7 +13,7 @@ fuse! {
 
 type F = Tensor<f32>;
 
-/// Whole numbers, so small that every sum of them is exact in whatever order.
+/// Returns whole numbers so small that every sum of them is exact in any order.
 fn whole(count: usize) -> Vec<f32> {
     (0..count).map(|i| (i * 7 % 5) as f32 - 2.0).collect()
 }
@@ -29,7 +29,7 @@ fn device(binding_bytes_max: u64) -> Option<Device> {
     }
 }
 
-/// The results on the CPU and on a device that binds so much.
+/// Compares the results of the CPU and of a device.
 fn check(gpu: &Device, shape: &[usize], call: impl Fn(&F) -> Result<F>) {
     let on = |device: &Device| -> Result<Vec<f32>> {
         call(&F::from_vec(device, whole(shape.iter().product()), shape.to_vec())?)?.to_vec()
@@ -39,7 +39,7 @@ fn check(gpu: &Device, shape: &[usize], call: impl Fn(&F) -> Result<F>) {
     assert_same(&got, &expected);
 }
 
-/// 64 of them, at which every tensor would begin at a whole vector, are more than a binding holds.
+/// 64 rows would start at a whole vector in every tensor, but exceed a binding.
 #[test]
 fn odd_rows_of_which_few_fit() {
     let Some(gpu) = device(8192) else { return };
@@ -49,7 +49,7 @@ fn odd_rows_of_which_few_fit() {
     }
 }
 
-/// Chunks of whole parts.
+/// Chunks contain whole parts of the row.
 #[test]
 fn one_row_longer_than_a_binding() {
     let Some(gpu) = device(1 << 17) else { return };

@@ -1,4 +1,4 @@
-//! Blocks that combine what their threads have through subgroups, against the CPU.
+//! Blocks that combine values of their threads through subgroups, against the CPU.
 
 use super::windows::device;
 use super::*;
@@ -14,7 +14,7 @@ fuse! {
     pub(crate) fn places(x: f32[N, D]) -> (i32[N], i32[N]) { (argmax(x, D), sum((x > 0.5) as i32, D)) }
 }
 
-/// The largest and least, the places and the counts are the same to the bit; sums are to some roundings.
+/// Compares a GPU with the CPU. Extrema, positions and counts agree bit for bit, sums up to some roundings.
 fn check(gpu: &Device, n: usize, d: usize) -> Result<()> {
     let elements: Vec<f32> = (0..n * d).map(|i| (i * 7919 % 1013) as f32 / 506.5 - 1.0).collect();
     let on = |device: &Device| -> Result<_> {
@@ -35,7 +35,7 @@ fn check(gpu: &Device, n: usize, d: usize) -> Result<()> {
     Ok(())
 }
 
-/// Rows that share a group and rows that have one, held and not, in vectors and one by one.
+/// Rows that share a workgroup or have one, staged or not, in vectors or one element at a time.
 #[test]
 fn rows_through_subgroups() {
     let Some((gpu, backend)) = device(Options { subgroups: Subgroups::Always, ..PLAIN }) else { return };
@@ -59,7 +59,7 @@ fn rows_through_subgroups() {
         check(&gpu, n, d).unwrap_or_else(|error| panic!("{n} rows of {d}: {error}"));
     }
     let kernels = backend.pipelines.kernels();
-    // Rows of other lengths have one form, for all adapters, and so have those that share a group, and those that no team holds.
+    // Only rows staged by teams of 256 threads, in vectors of four, have a variant for subgroups.
     let is_common = |kernel: &str| kernel.contains("_t256_staged_v4");
     assert!(kernels.iter().all(|kernel| kernel.contains("_subgroups") == is_common(kernel)), "{kernels:?}");
     let softmax = kernels.iter().filter(|kernel| kernel.starts_with("fuse_soft_")).count();

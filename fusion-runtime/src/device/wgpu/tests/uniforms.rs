@@ -1,4 +1,4 @@
-//! Tensors of one element, which kernels take as uniforms, wherever they are.
+//! One-element tensors, which kernels read as uniforms, at any place in a buffer.
 
 use std::sync::Arc;
 
@@ -41,13 +41,13 @@ fn numbers(count: usize) -> Vec<f32> {
     (0..count).map(|i| (i * 37 % 101) as f32 - 50.5).collect()
 }
 
-/// A device, if there is an adapter.
+/// Returns a device if there is an adapter.
 fn device() -> Option<Device> {
     let opened = windows::device(PLAIN);
     opened.map(|(device, _)| device)
 }
 
-/// Of all places that a tensor may start at, few are those that a uniform may.
+/// Most places where a tensor may start are not aligned for a uniform.
 #[test]
 fn wherever_the_element_is() -> Result<()> {
     let Some(device) = device() else { return Ok(()) };
@@ -66,7 +66,7 @@ fn wherever_the_element_is() -> Result<()> {
     Ok(())
 }
 
-/// What is written lies in the same buffer.
+/// The written tensor is in the same buffer as the uniform.
 #[test]
 fn an_element_beside_what_is_written() -> Result<()> {
     let Some(device) = device() else { return Ok(()) };
@@ -79,7 +79,7 @@ fn an_element_beside_what_is_written() -> Result<()> {
     Ok(())
 }
 
-/// The old element is read where the new one is written.
+/// The old element is read while the new one is written to the same place.
 #[test]
 fn an_element_that_changes() -> Result<()> {
     let Some(device) = device() else { return Ok(()) };
@@ -92,7 +92,7 @@ fn an_element_that_changes() -> Result<()> {
     Ok(())
 }
 
-/// Nine buffers, two of which are uniforms, beside the one that is written: one kernel.
+/// A kernel with nine buffers for reads, two of which are uniforms, and one for writes.
 #[test]
 fn elements_leave_room_for_tensors() -> Result<()> {
     let program = seven::PLAN.programs.iter().find(|program| program.target == Target::Wgsl);
@@ -106,7 +106,7 @@ fn elements_leave_room_for_tensors() -> Result<()> {
     Ok(())
 }
 
-/// As many as a device binds are one kernel, and eight will do.
+/// A device that binds nine buffers runs one kernel. Eight buffers need two kernels.
 #[test]
 fn nine_buffers_where_a_device_binds_them() -> Result<()> {
     for (buffers_max, kernels) in [(8, 2), (9, 1), (u32::MAX, 1)] {
@@ -120,11 +120,12 @@ fn nine_buffers_where_a_device_binds_them() -> Result<()> {
     Ok(())
 }
 
-/// Of two sums of all, parts that each block combines again, beside the eight tensors that a kernel binds.
+/// The partial results of two reductions, which each block combines again, need buffers next to eight
+/// tensors.
 #[test]
 fn parts_leave_room_for_tensors() -> Result<()> {
     let Some((device, gpu)) = windows::device(Options { buffers_max: 8, ..PLAIN }) else { return Ok(()) };
-    // No part, one, some, as many as there may be, and all of more elements each.
+    // The counts give no part, one, several and the maximum number of parts, and then more elements per part.
     for count in [1, 999, 20_000, 70_001, 300_000, 8_388_608, 8_388_611] {
         let ones = Tensor::full(&device, 1.0, [count])?;
         let mut x = Tensor::full(&device, 2.0, [count])?;
@@ -139,7 +140,7 @@ fn parts_leave_room_for_tensors() -> Result<()> {
     Ok(())
 }
 
-/// An element that the launch before wrote.
+/// The element was written by the previous launch.
 #[test]
 fn an_element_between_kernels() -> Result<()> {
     let Some(device) = device() else { return Ok(()) };
@@ -151,7 +152,7 @@ fn an_element_between_kernels() -> Result<()> {
     Ok(())
 }
 
-/// Of a buffer of the caller's no one said that it would be a uniform.
+/// The caller's buffer lacks the usage `UNIFORM`.
 #[test]
 fn an_element_of_an_application() {
     on_device(PLAIN, |gpu| {

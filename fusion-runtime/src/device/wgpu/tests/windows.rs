@@ -1,4 +1,4 @@
-//! Tensors that are read out of order and do not fit in one binding, against the CPU, bit for bit.
+//! Tensors that are read out of order and exceed one binding, against the CPU, bit for bit.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -50,7 +50,7 @@ fuse! {
 
 type F = Tensor<f32>;
 
-/// A device of its own, also as the backend that it is.
+/// Opens a device, and returns it also as its backend.
 pub(super) fn device(options: Options) -> Option<(Device, Arc<WgpuBackend>)> {
     let mut opened = None;
     if let Ok(gpu) = open_with(options) {
@@ -61,10 +61,10 @@ pub(super) fn device(options: Options) -> Option<(Device, Arc<WgpuBackend>)> {
     opened.map(|gpu| (Device(gpu.clone()), gpu))
 }
 
-/// Windows of 2048 elements, chunks of not quite as many.
+/// A limit that gives windows of 2048 elements, and slightly smaller chunks.
 const SMALL: Options = Options { binding_bytes_max: 8192, ..PLAIN };
 
-/// Runs a function on tensors of these shapes on both devices; the results are the same to the bit.
+/// Runs a function on tensors of these shapes on both devices. The results agree bit for bit.
 fn check(gpu: &Device, shapes: &[&[usize]], call: impl Fn(&[F]) -> Result<Vec<F>>) {
     let on = |device: &Device| -> Result<Vec<Vec<f32>>> {
         let tensor = |(i, shape): (usize, &&[usize])| {
@@ -80,7 +80,7 @@ fn check(gpu: &Device, shapes: &[&[usize]], call: impl Fn(&[F]) -> Result<Vec<F>
     }
 }
 
-/// Every function with two extents.
+/// Checks every function with two extents.
 fn check_matrices(gpu: &Device, n: usize, d: usize) {
     let (nd, dn): (&[usize], &[usize]) = (&[n, d], &[d, n]);
     check(gpu, &[nd, &[d]], |t| Ok(vec![transposed(&t[0], &t[1])?]));
@@ -134,7 +134,7 @@ fn with_uniforms_bound_and_every_check() {
     }
 }
 
-/// The kernel of a plan that reads through windows.
+/// Returns the kernel of a plan that reads through windows.
 fn windowed(plan: &crate::kernel::Plan) -> &Launch {
     let program = plan.programs.iter().find(|program| program.target == Target::Wgsl);
     let variants = program.map(|program| &program.steps[0].variants);
@@ -171,8 +171,8 @@ fn views_that_start_anywhere() {
     });
 }
 
-/// Dispatches are few: operands that are read at the same place share their windows, and what a chunk cannot need
-/// is left out.
+/// The number of dispatches is small: operands read at the same place share windows, and chunks skip windows
+/// that they cannot need.
 #[test]
 fn only_windows_that_are_needed() {
     let Some((device, gpu)) = device(SMALL) else { return };
@@ -187,23 +187,23 @@ fn only_windows_that_are_needed() {
     };
     let ones =
         |shape: &[usize]| F::full(&device, 1.0, shape.to_vec()).unwrap_or_else(|error| panic!("{error}"));
-    // Four windows on each, five chunks.
+    // Each tensor has four windows, and the launch has five chunks.
     let (x, y) = (ones(&[64, 128]), ones(&[64, 128]));
     assert_eq!(dispatches(&|| two(&x, &y)), 4 * 5);
-    // A plane has four windows and five chunks: the first and the last need one window of each plane, the others two,
-    // and those of all planes end at the same element.
+    // A plane has four windows and five chunks. The first and last chunk need one window per plane, the
+    // others two. The windows of all planes end at the same element.
     let x = ones(&[3, 64, 128]);
     assert_eq!(dispatches(&|| planes(&x, &ones(&[3]))), 1 + 2 + 2 + 2 + 1);
-    // Here they end at others; 9 windows in all, on the planes of which each is 3.
+    // The windows of different planes end at different elements. A plane has 3 windows, the tensor 9.
     let x = ones(&[3, 63, 97]);
     let (few, many) = (dispatches(&|| planes(&x, &ones(&[3]))), 4 * 3 * 3 * 3);
     assert!((9..=4 * 4).contains(&few), "{few} of {many}");
-    // The bias has two windows, and only the chunks at its ends need one of them alone.
+    // The bias has two windows. Only the first and the last chunk need a single one.
     let (x, b) = (ones(&[2, 4096]), ones(&[4096]));
     assert_eq!(dispatches(&|| row(&x, &b)), 1 + 2 + 2 + 2 + 1);
 }
 
-/// An application's device, of the limits that WebGPU promises.
+/// Opens a device of an application, with the limits that WebGPU guarantees.
 fn modest() -> Device {
     let context = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
     let adapter = pollster::block_on(context.request_adapter(&wgpu::RequestAdapterOptions::default()));
@@ -214,7 +214,7 @@ fn modest() -> Device {
     Device(gpu.unwrap_or_else(|error| panic!("{error}")))
 }
 
-/// More conditions than tensors can be bound, and more sums than its threads have memory to combine at once.
+/// The function has more conditions than bindings, and more sums than a block has memory to combine at once.
 #[test]
 fn much_is_done_by_what_every_device_has() {
     let Some(_) = device(SMALL) else { return };
@@ -228,7 +228,7 @@ fn much_is_done_by_what_every_device_has() {
     });
 }
 
-/// Each place that an element needs is a buffer, as many as the device binds.
+/// Each place that an element reads is a buffer, up to the number that the device binds.
 #[test]
 fn one_buffer_for_each_place() {
     let buffers = |plan| windowed(plan).buffers.len();
@@ -251,7 +251,7 @@ fn one_buffer_for_each_place() {
     }
 }
 
-/// A chunk that is all on one side of the cut reads and writes nothing of what is on the other, whose memory ends there.
+/// A chunk on one side of the cut does not access tensors of the other side, whose memory ends at the cut.
 #[test]
 fn portions_in_chunks() {
     let Some((gpu, _)) = device(SMALL) else { return };
@@ -293,7 +293,7 @@ fn positions_beyond_32_bits() {
 #[test]
 fn beyond_the_real_limit() {
     let Some((device, gpu)) = device(PLAIN) else { return };
-    // 144 MB: more than the 128 MiB that software Vulkan binds.
+    // 144 MB exceed the 128 MiB that software Vulkan binds.
     let (n, d) = (6001, 5999);
     let host = ramp(n * d, 1);
     let x = F::from_slice(&device, &host, [n, d]);
