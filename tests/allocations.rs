@@ -1,4 +1,4 @@
-//! What calls ask of the allocator of the program: nothing, once their results and what lies between their kernels have memory.
+//! Steady-state calls do not allocate once their results and the values between their kernels have memory.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -12,22 +12,22 @@ fuse! {
     pub(crate) fn scaled(x: f32[N, D], by: f32) -> (f32[N, D], f32[N]) { (softmax(x * by, D), max(x, D)) }
     pub(crate) fn decayed(p: &mut f32[N], g: f32[N], lr: f32) { p = p * (1.0 - lr) - lr * g; }
     pub(crate) fn total(x: f32[N]) -> f32[] { sum(square(x)) }
-    // Dims that are others one after another, and together.
+    // Dims that are slices, concatenations or parts of other dims.
     pub(crate) fn steps(x: f32[N, D]) -> f32[N, S] { slice(x, D -> S, 1..) - slice(x, D -> S, ..D - 1) }
     pub(crate) fn twice(x: f32[N, D]) -> f32[N, E] { concat((x, D), (flip(x, D), D) -> E) }
     pub(crate) fn pairs(x: f32[N, E]) -> f32[N, H] { max(split(x, E -> (H, P = 2)), P) }
-    // Two steps, with a value for each row between them.
+    // Two steps, with one value for each column between them.
     pub(crate) fn centred(x: f32[N, D]) -> f32[N, D] { x - mean(x, N) }
 }
 
-/// Of this thread.
+/// Global allocator that counts the allocations of the calling thread.
 struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: all is done by the allocator of the system.
+// SAFETY: the allocator of the system does all the work.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
@@ -36,7 +36,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: both are the caller's, and `alloc` had the memory from the same allocator.
+        // SAFETY: both are the caller's, and `alloc` got the memory from the same allocator.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -44,7 +44,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Allocations of a call, after some like it.
+/// Returns the number of allocations of ten calls, after three warm-up calls.
 fn steady(mut call: impl FnMut() -> Result<()>) -> Result<usize> {
     (0..3).try_for_each(|_| call())?;
     let before = ALLOCATIONS.get();
@@ -65,7 +65,7 @@ fn what_allocates_is_counted() -> Result<()> {
 #[test]
 fn calls_into_tensors_that_are_there_allocate_nothing() -> Result<()> {
     let device = Device::cpu();
-    // One thread has so little; what others are given is theirs to take.
+    // These sizes are too small for more than one thread, and the counter sees only the calling thread.
     for (n, d) in [(1, 1), (3, 5), (16, 129)] {
         let x = Tensor::full(&device, 0.5, [n, d])?;
         let line = Tensor::full(&device, 0.5, [n * d])?;

@@ -1,7 +1,9 @@
-//! Long rows that lie side by side, on every device, against plain loops in f64: they are cut into parts.
+//! Long columns, which are adjacent in memory, agree with plain loops in f64 on every device. Schedules cut
+//! them into parts.
 //!
-//! Invariant: sums are within the bounds that are asked of them at each length, whatever the number of columns; the bits depend on
-//! extents alone. The functions are compiled at run time; those of `tests/rows/columns.rs` are compiled as users' are.
+//! Invariant: sums stay within the bound for their length, whatever the number of columns. The bits depend on
+//! extents alone. The functions here are compiled at run time. `tests/rows/columns.rs` has functions that the
+//! macro compiles.
 
 mod devices;
 
@@ -13,7 +15,7 @@ use fusion_compiler::check::{Source, front_end};
 use fusion_compiler::compile;
 use fusion_compiler::ir::plan::Target;
 
-/// The plan of the one function of a text, for all targets.
+/// Compiles the one function of a text for all targets.
 fn plan(text: &str) -> Plan {
     match front_end(text.parse().expect("tokens")) {
         Ok(Source::Items(functions, _)) if functions.len() == 1 => {
@@ -23,7 +25,7 @@ fn plan(text: &str) -> Plan {
     }
 }
 
-/// Numbers from 0 to 1 that follow no pattern, the same for the same seed.
+/// Returns pseudo-random numbers from 0 to 1, the same for the same seed.
 fn numbers(seed: u32, count: usize) -> Vec<f32> {
     let mut state = seed;
     let next = || {
@@ -33,7 +35,7 @@ fn numbers(seed: u32, count: usize) -> Vec<f32> {
     std::iter::repeat_with(next).take(count).collect()
 }
 
-/// What a function of tensors of `f32` gives.
+/// Runs a function of `f32` tensors and returns its results.
 fn call<const K: usize>(plan: &Plan, device: &Device, args: &[(&[usize], &[f32])]) -> [Tensor<f32>; K] {
     let tensors: Vec<Tensor<f32>> =
         args.iter().map(|(shape, x)| Tensor::from_slice(device, x, *shape).expect("it fits")).collect();
@@ -42,13 +44,14 @@ fn call<const K: usize>(plan: &Plan, device: &Device, args: &[(&[usize], &[f32])
     results.map(|result| Tensor::from_raw(result).expect("it is of f32"))
 }
 
-/// The error that is allowed of a sum of so many, relative to the magnitudes of what is added: 1.7e-6 for 4, 3.3e-5 for a
-/// thousand, and no more for the parts of longer rows, each of which is as exact.
+/// Allowed error of a sum of `terms` elements, relative to the sum of their magnitudes. The bound is 1.7e-6
+/// for 4 terms and 3.3e-5 for a thousand. Longer rows have the same bound, because each of their parts is as
+/// exact.
 fn relative(terms: usize) -> f64 {
     if terms <= 4 { 1.7e-6 } else { 3.3e-5 }
 }
 
-/// The largest error of one rounding, relative to what is rounded.
+/// Largest error of one rounding, relative to the rounded value.
 const UNIT: f64 = 1.0 / (1 << 24) as f64;
 
 /// Numbers of `[b, n, c]`, column by column.
@@ -66,7 +69,7 @@ impl<'x> Columns<'x> {
     }
 }
 
-/// Asserts each number within its own bound.
+/// Asserts that each number is within its own bound.
 #[track_caller]
 fn check(what: &str, got: &Tensor<f32>, expected: impl IntoIterator<Item = (f64, f64)>) {
     let numbers = got.to_vec().expect("results can be read");
@@ -82,14 +85,14 @@ fn check(what: &str, got: &Tensor<f32>, expected: impl IntoIterator<Item = (f64,
     }
 }
 
-/// Lengths about those from which rows are cut, and of them.
+/// Lengths around the threshold from which rows are cut into parts, and lengths of cut rows.
 const LENGTHS: [usize; 7] = [1, 1023, 1025, 4096, 4099, 8195, 65_536];
 const WIDTHS: [usize; 4] = [1, 3, 4, 33];
 
-/// Numbers that take a simulated GPU, or the interpreter of kernels, a second or so in all lengths.
+/// Largest number of elements, so that a simulated GPU and the kernel interpreter stay fast over all lengths.
 const MOST: usize = 1 << 16;
 
-/// Runs a test on each device with columns of each length and width, one matrix or several.
+/// Runs a test on each device with columns of each length and width, as one matrix or several.
 fn each_size(test: impl Fn(&Device, [usize; 3])) {
     for (kind, device) in devices() {
         let most = if kind == Kind::Cpu { 3 * MOST } else { MOST };
@@ -134,7 +137,7 @@ fn sums_means_and_ends() {
         check(&what("mean"), &means, columns().map(|column| (mean(&column), bound(&column))));
         let largest = |column: Vec<f64>| (column.into_iter().fold(f64::NEG_INFINITY, f64::max), 0.0);
         check(&what("max"), &most, columns().map(largest));
-        // Every rounding of a sum of equal numbers may go the same way.
+        // Every rounding of a sum of equal numbers may have the same sign.
         let ones = vec![1.0; b * n * c];
         let [sum] = call(&tenths, device, &[(&shape, &ones)]);
         let whole = n as f64 * f64::from(0.1_f32);
@@ -149,7 +152,7 @@ fn spread() {
     );
     each_size(|device, shape| {
         let [b, n, c] = shape;
-        // Far from zero, where squares of what is not relative to a mean would lose all digits.
+        // Elements far from zero, where squares without a subtracted mean would lose all digits.
         let x: Vec<f32> = numbers(n as u32, b * n * c).iter().map(|x| x + 1000.0).collect();
         let columns = || Columns { shape, x: &x }.each();
         let [means, spread] = call(&plan, device, &[(&shape, &x)]);
@@ -159,7 +162,7 @@ fn spread() {
     });
 }
 
-/// So many that a block combines what parts of eight of them gave, and not all of the last block's are there.
+/// One block combines the partials of eight parts here, and the last block has fewer columns than the others.
 #[test]
 fn many_columns() {
     let plan =
@@ -183,7 +186,7 @@ fn exponentials() {
         plan("pub fn f(x: f32[B, N, C]) -> (f32[B, N, C], f32[B, C]) { (softmax(x, N), logsumexp(x, N)) }");
     each_size(|device, shape| {
         let [b, n, c] = shape;
-        // Parts whose largest is far from that of the column.
+        // Parts whose largest element is far from that of the column.
         let grow = |(i, x): (usize, f32)| (x - 0.5) * (1.0 + (i / 7000 % 7) as f32 * 8.0);
         let x: Vec<f32> = numbers(n as u32, b * n * c).into_iter().enumerate().map(grow).collect();
         let columns: Vec<Vec<f64>> = Columns { shape, x: &x }.each().collect();
@@ -233,7 +236,7 @@ fn normalised_columns_with_parameters() {
     });
 }
 
-/// What is added up where, and with what that not all of it has.
+/// Reductions of terms that depend on coordinates, and of operands that lack some of the axes.
 #[test]
 fn coordinates_and_operands_that_lack_axes() {
     let plan = plan(
@@ -256,7 +259,7 @@ fn coordinates_and_operands_that_lack_axes() {
         };
         let what = |what: &str| format!("{what} of {shape:?}");
         check(&what("sum by place"), &by_place, of(&|x, j, _| x * j as f64));
-        // The terms are rounded, and larger than what they come to.
+        // The terms are rounded, and they are larger than their sum.
         let weighted_of = of(&|x, j, k| x * f64::from(v[j]) - f64::from(w[k]));
         check(
             &what("weighted"),
@@ -267,7 +270,8 @@ fn coordinates_and_operands_that_lack_axes() {
     });
 }
 
-/// What is cut is the innermost of several dims, several as one, or the outermost where the innermost is short; rows are in any order.
+/// Schedules cut the innermost of several dims, several dims as one, or the outermost dim where the innermost
+/// is short. The rows are in any order.
 #[test]
 fn several_dims() {
     let plan = plan(
@@ -305,7 +309,7 @@ fn several_dims() {
     }
 }
 
-/// One large element, and every other one rounds the total that it is in.
+/// A sum keeps the small elements that follow a large one. Each of them would round a plain running total.
 #[test]
 fn one_large_element_first() {
     let sums_and_rest =
@@ -329,14 +333,14 @@ fn one_large_element_first() {
     }
 }
 
-/// Dims that do not lie together make loops in loops, of which the innermost may be short.
+/// Dims apart in memory become nested loops, and the innermost loop may be short.
 #[test]
 fn dims_apart() {
     let plan = plan("pub fn f(x: f32[N, C, H]) -> (f32[C], f32[C]) { (mean(x, (N, H)), var(x, (N, H))) }");
     for (kind, device) in devices() {
         let most = if kind == Kind::Cpu { 60_000 } else { 7000 };
         for [n, c, h] in [[most, 2, 2], [most / 2, 1, 5], [300, 3, 40]] {
-            // Far from zero: each of the elements rounds a total that is far larger.
+            // Elements far from zero: adding each of them rounds a far larger total.
             let x: Vec<f32> =
                 (0..n * c * h).map(|i| 1e4 + if (i / h / c + i) % 2 == 0 { 2.0 } else { -2.0 }).collect();
             let [means, spread] = call(&plan, &device, &[(&[n, c, h], &x)]);
@@ -348,7 +352,7 @@ fn dims_apart() {
             let columns: Vec<Vec<f64>> = (0..c).map(of).collect();
             check(&what("means"), &means, columns.iter().map(|all| (mean(all), relative(n * h) * mean(all))));
             let unbiased = |all: &Vec<f64>| variance(all) * (n * h) as f64 / (n * h - 1) as f64;
-            // The error of the mean, squared, and that of the sum of squares.
+            // The bound is the squared error of the mean plus the error of the sum of squares.
             let bound = |all: &Vec<f64>| {
                 (unbiased(all), relative(n * h) * unbiased(all) + (relative(n * h) * mean(all)).powi(2))
             };
@@ -357,7 +361,7 @@ fn dims_apart() {
     }
 }
 
-/// A running total of twenty million ones stops at 2²⁴.
+/// A running total of twenty million ones stops at 2²⁴, so the mean must not be computed from one.
 #[test]
 fn the_mean_of_millions() {
     let plan = plan("pub fn f(x: f32[N, C]) -> f32[C] { mean(x, N) }");
@@ -366,7 +370,7 @@ fn the_mean_of_millions() {
     assert_eq!(mean.to_vec().expect("results can be read"), [1.0]);
 }
 
-/// However many threads there are, and however often.
+/// Results have the same bits for every number of threads, and in every run.
 #[test]
 fn the_same_bits() {
     let plan = plan(
@@ -391,7 +395,8 @@ fn the_same_bits() {
     }
 }
 
-/// The least of what follows from a mean, where something else is largest: no part knows that mean, of columns and of a row.
+/// The minimum of distances to a mean, where another operand is largest. No part of a column or row knows
+/// that mean.
 #[test]
 fn least_of_what_follows_from_others() {
     let body = "{ let m = mean(y, D); min(if x == max(x, D) { y - m } else { INF }, D) }";
@@ -416,7 +421,8 @@ fn least_of_what_follows_from_others() {
     }
 }
 
-/// Of as many steps as threads have memory for beside what they combine, which is of eight bytes each here.
+/// Lengths that nearly fill the shared memory of a block. Combined values of eight bytes each take part of
+/// it.
 #[test]
 fn doubles_that_nearly_fill_the_memory_of_blocks() {
     let plan = plan(

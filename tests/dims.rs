@@ -1,4 +1,4 @@
-//! `rename`, `split` and `merge`, on every device: the same tensor in other dims, and no copy of it.
+//! `rename`, `split` and `merge` give the same tensor other dims on every device, and copy nothing.
 
 mod devices;
 
@@ -11,22 +11,22 @@ fuse! {
         let other = x.rename(N -> M);
         sum(square(x - other), D)
     }
-    /// Products, which are no less the same at two places than what is read.
+    /// Products and softmax values are as equal at two places as loaded elements are.
     pub(crate) fn products_apart(x: f32[N], g: f32[N, D]) -> (f32[N, M], f32[N, M]) {
         let (y, z) = (x * x, softmax(g, D) * 3.3);
         (y - rename(y, N -> M), sum(abs(z - rename(z, N -> M)), D))
     }
-    /// The matrix is square: what is renamed has its dims in the other order.
+    /// The matrix is square, and the renamed value has its dims in the other order.
     pub(crate) fn symmetric(x: f32[N, M], y: f32[N]) -> f32[N, M] {
         let swapped = rename(x + y, N -> K);
         x + sum(if index(K) == index(M) { swapped } else { 0.0 }, K)
     }
-    /// Coordinates go with their dim.
+    /// Coordinates keep their dim when the value is renamed.
     pub(crate) fn later(x: f32[T]) -> f32[T, S] {
         let dated = x * 10.0 + index(T) as f32;
         if index(S) > index(T) { rename(dated, T -> S) } else { dated }
     }
-    /// A reduced value, and a dim that nothing else has.
+    /// Renames a reduced value to a dim that nothing else has.
     pub(crate) fn from_means(x: f32[N, D]) -> (f32[N], f32[N]) {
         let mu = mean(x, D);
         (sum(abs(mu - rename(mu, N -> Other)), Other), mu)
@@ -40,24 +40,25 @@ fuse! {
 }
 
 fuse! {
-    /// Every head by itself.
+    /// Splits each row into heads.
     pub(crate) fn heads(x: f32[N, C], H: dim) -> f32[N, H, D] { split(x, C -> (H, D)) }
     pub(crate) fn head_sums(x: f32[N, C], w: f32[H]) -> f32[H, N] { sum(split(x, C -> (H, D)), D) * w }
     pub(crate) fn together(x: f32[N, H, D], bias: f32[C]) -> f32[N, C] {
         x.merge((H, D) -> C) * 2.0 + bias + index(C) as f32
     }
-    /// The outer of the two dims is the inner one in memory.
+    /// The outer of the two merged dims is the inner one in memory.
     pub(crate) fn across(x: f32[D, N, H]) -> f32[N, C] { merge(x, (H, D) -> C) }
-    /// There and back, in place, with a reduction in between.
+    /// Splits and merges in place, with a reduction in between.
     pub(crate) fn centred(p: &mut f32[N, C], G: dim) {
         let y = split(p, C -> (G, K));
         p -= merge(mean(y, K) + y * 0.0, (G, K) -> C);
     }
-    /// Of a dim by another name.
+    /// Splits a renamed dim.
     pub(crate) fn renamed_pairs(x: f32[N]) -> f32[X, Y] { split(rename(x, N -> M), M -> (X, Y = 2)) + sum(x, N) }
     pub(crate) fn groups(x: f32[N, C, L]) -> f32[N, C, L] { group_norm(x, C, 2, L) }
     pub(crate) fn renamed_groups(x: f32[N, C, L]) -> f32[N, E, L] { group_norm(rename(x, C -> E), E, 2, L) }
-    /// As many groups as a dim goes by, and the same without one of that number.
+    /// The first two group counts equal the number of a dim, and the function after each has no dim of that
+    /// number.
     pub(crate) fn groups_by_number(x: f32[N, C, 2]) -> f32[N, C, 2] { group_norm(x, C, 2) }
     pub(crate) fn groups_by_name(x: f32[N, C, L]) -> f32[N, C, L] { group_norm(x, C, 2) }
     pub(crate) fn instances_by_number(x: f32[N, 3, L]) -> f32[N, 3, L] { group_norm(x, 3, 3, L) }
@@ -69,7 +70,7 @@ fuse! {
 }
 
 fuse! {
-    /// Parts of known extents, which have names or none.
+    /// Parts of known extents, with and without names.
     pub(crate) fn pooled(x: f32[B, H, W]) -> f32[B, PH, PW] {
         max(split(split(x, H -> (PH, R = 2)), W -> (PW, S = 3)), (R, S))
     }
@@ -78,19 +79,19 @@ fuse! {
         merge(pairs + if index(P) == 0 { 0.0 } else { 100.0 }, (K, P = 2) -> C)
     }
     fn least(x, C: dim) { min(rename(split(x, C -> (G, 2)), 2 -> R), R) }
-    /// What is reduced along is made by what is reduced.
+    /// Compares with the number 3, which names no dim of the template.
     fn at_most_three(x) { min(x, 3) }
-    /// A template that compares does so whatever dims its caller has.
+    /// A comparison in a template stays one even if the caller has a dim of that extent.
     pub(crate) fn capped(x: f32[N, 3]) -> f32[N, 3] { at_most_three(x) }
     fn sums_of_parts(x, C: dim, count) { sum(split(x, C -> (count, K)), K) }
-    /// What a template splits by a number goes by it outside.
+    /// A dim that a template splits off by number is known by that number outside.
     pub(crate) fn parts_by_number(x: f32[C], w: f32[2]) -> f32[2] { sums_of_parts(x, C, 2) * w }
     fn of_halves(x, C: dim) { mean(split(x, C -> (G, P = 2)), P) }
-    /// Two values that are split alike, and a part whose extent the result tells, too.
+    /// Two values are split alike, and a part has an extent that the result also gives.
     pub(crate) fn product_of_halves(x: f32[C], y: f32[C]) -> f32[] { sum(of_halves(x, C) * of_halves(y, C)) }
     fn differences(x, T: dim) { slice(x, T -> S, 1..) - slice(x, T -> S, ..T - 1) }
     fn unit(v: f32[S]) -> f32[S] { v / sum(abs(v), S) }
-    /// What two calls make of one extent is one dim, of the caller's.
+    /// Two calls that derive the same extent share one dim of the caller.
     pub(crate) fn product_of_differences(x: f32[T], y: f32[T]) -> (f32[], f32[], f32[]) {
         let d = differences(x, T);
         let units = sum(unit(d) * unit(differences(y, T)));
@@ -102,13 +103,13 @@ fuse! {
     pub(crate) fn told_twice(x: f32[C]) -> f32[G, P = 2] { x.split(C -> (G, P = 2)) }
     pub(crate) fn told_by_the_result(x: f32[C]) -> f32[P = 2, G] { split(x, C -> (G, P)) }
     pub(crate) fn least_of_pairs(x: f32[C]) -> f32[] { sum(least(x, C)) }
-    /// A number compares where no dim goes by it.
+    /// A number that names no dim is an operand of the comparison.
     pub(crate) fn most_of_pairs(x: f32[C]) -> (f32[], f32[]) {
         (sum(max(split(x, C -> (G, P = 2)), P)), sum(max(x, 2)))
     }
 }
 
-/// Whole numbers, so that sums are exact.
+/// Returns whole numbers, so that sums are exact.
 fn numbers(count: usize) -> Vec<f32> {
     (0..count).map(|i| (i * 37 % 23) as f32 - 11.0).collect()
 }
@@ -134,7 +135,7 @@ fn groups_are_no_dim_of_their_number() {
             let plain = groups_by_name(&x.reshape([n, c, 1])?)?.to_vec()?;
             let expected = grid(n * c, 2, |i, j| plain[i] * [1.0, -2.0][j]);
             for (got, expected) in weighed_groups(&x, &w)?.to_vec()?.into_iter().zip(expected) {
-                // Sums are of another order.
+                // The reference adds in another order.
                 assert!((got - expected).abs() <= 1e-6 * expected.abs().max(1.0), "{device}: {n}, {c}");
             }
         }
@@ -178,7 +179,7 @@ fn one_tensor_at_two_places() {
     });
 }
 
-/// A parameter by another name has the parts of that name.
+/// A renamed parameter is split by its new name.
 #[test]
 fn renamed_dims_are_split() {
     on_devices(|device| {

@@ -1,11 +1,11 @@
-//! The documentation says what is so: its list of functions is that of the compiler.
+//! The documented list of functions is the compiler's list.
 
 use fusion_compiler::ir::ops::{Op, Ulp};
 
 const LANGUAGE: &str = include_str!("../fusion-runtime/src/language.md");
 const LIBRARY: &str = include_str!("../fusion-compiler/src/std.fuse");
 
-/// The row of each operation that has a name.
+/// Returns the table row of each operation that has a name.
 fn rows() -> String {
     let named = Op::ALL.iter().map(|op| op.info()).filter(|info| !info.name.is_empty());
     let bound = |ulp: u32| if ulp == 0 { "exact".to_owned() } else { ulp.to_string() };

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Runs the programs that `tests/gpu.sh build` put beside it, or those named: `bash run.sh [NAME...]`.
 #
-# Ends with `N passed, N failed` over all test suites. The bench's table goes to `gpu.txt` too, and that of the bench beside
-# torch and Triton, where python3 has them, to benches/results.
+# The script ends with `N passed, N failed` over all test suites. The table of the bench is also written to `gpu.txt`. The
+# comparison with torch and Triton, if python3 has these, is written to benches/results.
 
 set -u -o pipefail
 cd "$(dirname "$0")" || exit 1
-# No GPU is a failure here. The programs are built without wgpu.
+# A missing GPU is a failure. The programs are built without wgpu.
 export FUSION_REQUIRE_CUDA=1
 unset FUSION_REQUIRE_WGPU
 
@@ -35,7 +35,7 @@ for name in "${names[@]}"; do
                 echo "no torch with a GPU"
             fi
             ;;
-        # What it checks without a device takes minutes, and was checked where it was built.
+        # The tests without a device are slow, and ran where the program was built.
         corpus) ./bin/corpus --quiet cuda_agrees any_seed_agrees_on_gpus 2>&1 | tee -a "$log" ;;
         *) "./bin/$name" --quiet 2>&1 | tee -a "$log" ;;
     esac || failed+=("$name")

@@ -1,10 +1,10 @@
-//! Generated code in surroundings that could break it: lints, names that shadow, macros. Each also runs.
+//! Generated code compiles and runs in surroundings that could break it: lints, shadowing names, macros.
 
 use fusion::{Device, Result, Tensor};
 
 const TWO: [f32; 2] = [1.0, 2.0];
 
-/// A tensor of one axis on the CPU.
+/// Creates a tensor of one axis on the CPU.
 fn tensor(elements: &[f32]) -> Result<Tensor<f32>> {
     Tensor::from_slice(&Device::cpu(), elements, [elements.len()])
 }
@@ -26,7 +26,7 @@ mod strict {
     use super::{TWO, tensor};
 
     fusion::fuse! {
-        /// In place, several results, a dim, a default, truth values and integers.
+        /// A function in place, with several results, a dim, a default, truth values and integers.
         pub fn all(p: &mut f32[N], x: f32[N], k: i32[N], on: bool, lr: f32, H: dim) -> (f32[N], i32[N, H]) {
             p -= lr * scaled(x);
             (if on { gelu(x) } else { -x }, k % 3 + index(H))
@@ -34,7 +34,7 @@ mod strict {
 
         fn scaled(x, by = 2.0) { x * by }
 
-        /// One result.
+        /// A function with one result.
         pub(crate) fn plus_one(x: f32[N]) -> f32[N] { x + 1.0 }
     }
 
@@ -56,7 +56,7 @@ mod strict {
 }
 
 mod facade {
-    //! Under a name of somebody else, from a crate of somebody else: here is no crate that is called `fusion`.
+    //! The macro under another crate's name and another path. This module has no crate called `fusion`.
 
     mod theirs {
         pub(super) use ::fusion::{Result, fuse as fused};
@@ -80,7 +80,7 @@ mod facade {
 }
 
 mod shadowed {
-    //! Own things under every name that generated code could mean.
+    //! User items under every name that generated code could mean.
     #![allow(
         dead_code,
         non_camel_case_types,
@@ -167,14 +167,14 @@ mod shadowed {
 }
 
 mod names {
-    //! Parameters, functions and dims called like what generated code calls its own.
+    //! Parameters, functions and dims with the names that generated code uses itself.
     #![deny(unused)]
     #![allow(non_snake_case, reason = "uppercase names clash with constants")]
 
     use super::{TWO, tensor};
     use ::fusion::fuse;
 
-    /// Dims and parameters are called like these, too.
+    /// Items that dims and parameters share their names with.
     const H: usize = 3;
     static D: f32 = 1.0;
     struct Unit;
@@ -267,7 +267,7 @@ mod names {
 }
 
 mod places {
-    //! Where a block or an expression may stand.
+    //! Places where a block or an expression may stand.
 
     use super::{TWO, tensor};
     use fusion::prelude::*;
@@ -276,7 +276,7 @@ mod places {
         #[cfg(any())]
         pub fn absent(x: f32[N]) -> f32[N] { x }
 
-        /// One of two, as the build says.
+        /// One of two functions, chosen by the build.
         #[cfg(any())]
         pub(crate) fn either(x: f32[N], y: f32[N]) -> f32[N] { x + y }
 
@@ -295,7 +295,7 @@ mod places {
         pub fn from_another_block(x: f32[N]) -> f32[N] { x * 3.0 }
     }
 
-    /// Would clash if the block made one.
+    /// Clashes if the block expands the disabled function.
     fn absent() {}
 
     macro_rules! block {
@@ -318,7 +318,7 @@ mod places {
     less!(less_by_macro, -x - 1.0);
 
     fuse! {
-        /// Of a dim whose name is a word of Rust in lowercase.
+        /// A function of a dim whose lowercase name is a Rust keyword.
         pub fn of_keyword(x: f32[N], Gen: dim) -> f32[N, Gen] { x + index(Gen) as f32 }
     }
 
@@ -336,7 +336,7 @@ mod places {
         (relu $x:expr) => {
             fuse!($x.relu())
         };
-        // Both have a variable of this name, and each its own.
+        // Each of the two expansions has its own variable of this name.
         (twice $x:expr) => {{
             let y = fuse!($x * 2.0)?;
             fuse!($x - y)
@@ -369,7 +369,7 @@ mod places {
     #[test]
     fn run() -> Result<()> {
         fuse! {
-            /// Within a function.
+            /// A function within a function.
             pub fn local(x: f32[N]) -> f32[N] { x - 1.0 }
         }
         absent();
@@ -421,12 +421,12 @@ mod places {
 
 #[no_implicit_prelude]
 mod without_prelude {
-    //! Nothing in scope but the macro.
+    //! A scope with nothing in it but the macro.
 
     use ::fusion::fuse;
 
     fuse! {
-        /// In place and returned.
+        /// A function that updates in place and returns tensors.
         pub fn f(p: &mut f32[N], x: f32[N, C = 2], on: bool) -> (f32[N], i32[N]) {
             p = if on { sum(x, C) } else { p };
             (p + 1.0, index(N))

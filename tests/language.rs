@@ -1,4 +1,4 @@
-//! The language on every device of the machine, with results worked out by hand.
+//! The language gives results worked out by hand, on every device of the machine.
 
 mod devices;
 
@@ -9,7 +9,7 @@ fuse! {
     /// Both operands have all dims.
     pub fn swiglu(x: f32[N, D], y: f32[N, D]) -> f32[N, D] { silu(x) * y }
 
-    /// A broadcast, and a transpose by the order of the result.
+    /// A broadcast, and a transpose by the order of the result's dims.
     pub fn biased(x: f32[N, D], b: f32[D]) -> f32[D, N] { relu(x + b) }
 
     /// A sum over a fixed dim.
@@ -18,20 +18,20 @@ fuse! {
         x - grey
     }
 
-    /// The same to one number.
+    /// A sum over a fixed dim, to one number.
     pub fn dot(x: f32[C = 3], y: f32[C]) -> f32[] { sum(x * y, C) }
 
-    /// In place, with a scalar of the host.
+    /// An update in place, with a scalar of the host.
     pub fn sgd(p: &mut f32[N], g: f32[N], lr: f32) { p -= lr * g; }
 
-    /// Old and new values of parameters.
+    /// A swap of the old and new values of parameters.
     pub fn swap(a: &mut f32[N], b: &mut f32[N]) {
         let old = a;
         a = b;
         b = old;
     }
 
-    /// Two results, coordinates, an extent and a template with a default.
+    /// Two results, coordinates, an extent, and a template with a default.
     pub fn ramp(x: f32[N, T]) -> (f32[N, T], f32[N]) {
         let masked = if index(T) <= index(N) { scale(x, by = 3.0) } else { -INF };
         (masked, scale(1.0 + index(N) as f32) * T)
@@ -39,7 +39,7 @@ fuse! {
 
     fn scale(x, by = 0.5) { x * by }
 
-    /// Three reads, one write.
+    /// Three reads and one write.
     pub fn gate(a: f32[N], b: f32[N], c: f32[N]) -> f32[N] { relu(a + b) * c }
 }
 
@@ -50,14 +50,14 @@ fuse! {
     pub(crate) fn constants(N: dim, M: dim) -> (f32[N], i32[M], u8[N], bool[M], f16[N, M], f32[]) {
         (0.5, -2, 255, true, INF, NAN)
     }
-    /// A number of the host, one of the device, and extents.
+    /// Results from a scalar of the host, a scalar of the device, and extents.
     pub(crate) fn numbers(a: f32, s: f32[], N: dim, M: dim) -> (f32[N, M], f32[M], i32[N], f32[N]) { (a, s, N * M, sqrt(M)) }
-    /// Rows that are the same, and columns, in both orders.
+    /// Equal rows and equal columns, in both orders.
     pub(crate) fn repeated(b: f32[C], N: dim) -> (f32[N, C], f32[C, N]) { (b, 2.0 * b) }
     pub(crate) fn means(x: f32[N, D]) -> (f32[D, N], f32[N, D]) { (mean(x, D), sum(x)) }
     #[fuse(off)]
     pub(crate) fn means_apart(x: f32[N, D]) -> (f32[D, N], f32[N, D]) { (mean(x, D), sum(x)) }
-    /// Along a dim that stands for others, or that only the body has.
+    /// Reductions along a dim that stands for others, or that only the body has.
     pub(crate) fn of_parts(x: f32[N, C], H: dim) -> (f32[N, C], f32[K, N], f32[H, D, N]) {
         let y = split(x, C -> (H, D));
         let z = slice(x, C -> K, 1..);
@@ -70,7 +70,7 @@ fuse! {
     pub(crate) fn by_a_call(N: dim, M: dim) -> f32[N, M] { index(N) as f32 + threes(N) }
 }
 
-/// A value that lacks dims of the result is the same along them; one that lacks all is a constant.
+/// A value that lacks dims of the result is repeated along them. A value that lacks all is a constant.
 #[test]
 fn constants_are_whole_results() {
     on_devices(|device| {
@@ -231,7 +231,7 @@ fn disagreeing_extents_are_named() {
 #[test]
 fn one_kernel_three_loads_one_store() {
     assert_eq!((gate::report().kernels(), gate::report().ops()), (1, 3));
-    // In PTX the vector loop, and the scalar loop for what is left.
+    // PTX has the vector loop, and a scalar loop for the remainder.
     #[cfg(feature = "ptx")]
     for (part, count) in
         [("ld.global.nc.v4.f32", 3), ("st.global.v4.f32", 1), ("ld.global", 6), ("st.global", 2)]
@@ -245,7 +245,7 @@ fn one_kernel_three_loads_one_store() {
 }
 
 fuse! {
-    /// Functions whose arguments are reduced, whatever a driver reorders.
+    /// Functions that reduce their arguments, which a driver's reordering must not break.
     pub fn reduced(x: f32[N]) -> (f32[N], f32[N], f32[N], f32[N], f32[N], f32[N]) {
         (exp(x), sin(x), tanh(x), erf(x), pow(abs(x), 1.7), log(abs(x)))
     }
@@ -273,7 +273,7 @@ fn functions_by_argument_reduction() {
 }
 
 fuse! {
-    /// Arithmetic that a compiler of shaders would like to simplify.
+    /// Arithmetic that a shader compiler would like to simplify.
     pub fn reordered(a: f32[N], b: f32[N]) -> (f32[N], f32[N], f32[N], f32[N], f32[N]) {
         let rounded = (a + 12582912.0) - 12582912.0;
         let sum = a + b;
@@ -281,7 +281,7 @@ fuse! {
         (rounded, b - (sum - a), (a * 1e30) * 1e30 * 1e-30 * 1e-30, root * root, (a - b) + (b - a))
     }
 
-    /// The same with NaN and infinities: what is the same, and zeros.
+    /// The same for NaN, infinities and zeros, where both sides must agree.
     pub fn special(x: f32[N]) -> (f32[N], f32[N], f32[N], f32[N], f32[N]) {
         (x * 0.0, x - x, 0.0 / x, x / x, -x + x)
     }

@@ -1,8 +1,10 @@
-//! Layers and losses of the library: against PyTorch's values, and against plain loops in f64, on every device.
+//! Layers and losses of the library agree with PyTorch's values, and with plain loops in f64, on every
+//! device.
 //!
-//! Each bound stands next to what it is for. The largest errors that were measured, on the CPU, the software Vulkan and the
-//! simulated NVIDIA GPU alike, are a tenth to two fifths of it; for softmax, whose small shares inherit the rounding of what is
-//! subtracted, seven tenths. `--nocapture` shows them.
+//! Each bound stands next to the comparison that uses it. The largest errors measured are a tenth to two
+//! fifths of their bounds, alike on the CPU, the software Vulkan and the simulated NVIDIA GPU. Softmax
+//! reaches seven tenths, because small shares inherit the rounding of the subtraction. `--nocapture` prints
+//! the errors.
 
 mod devices;
 
@@ -27,7 +29,7 @@ fuse! {
 
 static GOLDEN: &[u8] = include_bytes!("golden/layers.safetensors");
 
-/// A tensor of the file, and its shape.
+/// Reads a tensor of the golden file, with its shape.
 fn golden(name: &str) -> (Vec<f32>, Vec<usize>) {
     let file = SafeTensors::deserialize(GOLDEN).expect("the file is whole");
     let tensor = file.tensor(name).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -49,7 +51,7 @@ fn input(device: &Device, name: &str) -> Result<Tensor<f32>> {
     Tensor::from_slice(device, &elements, shape)
 }
 
-/// Each element is off by at most `relative` times its size and `absolute`.
+/// Asserts that each element is off by at most `relative` times its size plus `absolute`.
 fn check(device: &Device, what: &str, got: &[f32], expected: &[f64], (relative, absolute): (f64, f64)) {
     assert_eq!(got.len(), expected.len(), "{device}: {what}");
     let mut worst = 0f64;
@@ -69,7 +71,7 @@ fn check_golden(device: &Device, name: &str, got: &Tensor<f32>, bound: (f64, f64
     Ok(())
 }
 
-/// Ulps of f32, as a relative bound.
+/// Returns a relative bound of `count` ulps of f32.
 const fn ulps(count: f64) -> f64 {
     count * 1.2e-7
 }
@@ -137,13 +139,14 @@ fuse! {
     pub(crate) fn places(x: f32[N, D]) -> (i32[N], i32[N]) { (argmax(x, D), argmin(x, D)) }
     pub(crate) fn place_in_column(x: f32[N, D]) -> i32[D] { argmax(x, N) }
     pub(crate) fn integer_places(x: i32[N, D]) -> (i32[N], i32[N]) { (argmax(x, D), argmin(x, D)) }
-    // Along the dims in another order than that of the tensor, which is that of all.
+    // `argmin` numbers the places in the order of its dims, which is not that of the tensor.
     pub(crate) fn places_of_all(_w: f32[D, N], x: f32[N, D]) -> (i32[], i32[]) { (argmax(x), argmin(x, (D, N))) }
-    // In the order of the integers, and of the operands, though the other way round in the signature.
+    // Places follow the order of the integers and of the operands, although the signature has the dims
+    // reversed.
     pub(crate) fn place_of_taken(_w: f32[D, N], x: f32[V], ids: i32[N, D]) -> i32[] { argmax(take(x, V, ids)) }
     pub(crate) fn place_in_rows(_w: f32[M, N], x: f32[N, V], ids: i32[M, N]) -> i32[] { argmax(take(x, V, ids)) }
     pub(crate) fn place_of_product(_w: f32[D, N], x: f32[N], y: f32[D]) -> i32[] { argmax(x * y) }
-    // A part of what is merged is in parts itself.
+    // A part of the merged dim is itself split.
     pub(crate) fn place_in_groups(x: f32[N, C], H: dim) -> (i32[], f32[]) {
         let y = group_norm(split(x, C -> (H, D)), H, 2, D);
         let w = merge(y, (H, D) -> C);
@@ -163,7 +166,7 @@ fuse! {
 
 const EXTENTS: [(usize, usize); 6] = [(1, 1), (3, 2), (5, 33), (4, 257), (2, 1030), (0, 5)];
 
-/// Numbers from −2 to 2, in no order.
+/// Returns pseudo-random numbers from −2 to 2.
 fn numbers(count: usize, seed: u32) -> Vec<f32> {
     let mut state = seed;
     let next = || {
@@ -264,13 +267,14 @@ fn corrections_of_variances() {
     });
 }
 
-/// The definition of PyTorch: the smoothed part weighs the logarithms of all classes, and the mean is by the weights of the classes
-/// that are not ignored. Few rows are in parts, those of 300,007 classes.
+/// The losses follow PyTorch's definition. The smoothed part weighs the logarithms of all classes, and the
+/// mean divides by the weights of the classes that are not ignored. A few rows of 300,007 classes are split
+/// into parts.
 #[test]
 fn losses_with_weights_of_classes() {
     on_devices(|device| {
         for (n, v) in [(1usize, 1usize), (5, 33), (4, 257), (3, 1030), (2, 300_007), (0, 5)] {
-            // The largest of one part is not that of another.
+            // The largest element of one part is not that of another.
             let drift = |i: usize| 4.0 * (i % v) as f32 / v as f32;
             let x: Vec<f32> = numbers(n * v, 17).into_iter().enumerate().map(|(i, x)| x + drift(i)).collect();
             let w = numbers(v, 4);
@@ -312,7 +316,7 @@ fn losses_with_weights_of_classes() {
     });
 }
 
-/// The mean is rounded by more than a thousandth of the smaller deviations.
+/// The rounding of the mean is more than a thousandth of the smaller deviations.
 #[test]
 fn deviations_from_a_large_mean() {
     on_devices(|device| {
@@ -330,14 +334,14 @@ fn deviations_from_a_large_mean() {
             let deviation = each(&columns, |column| variance(column).sqrt());
             check(device, "std of columns", &of_columns(&x)?.to_vec()?, &deviation, (ulps(8.0), 0.0));
         }
-        // In parts whose means are others, and rounded, too.
+        // The parts differ in their means, which are rounded too.
         let long = 300_007;
         let drift = numbers(long, 3).into_iter().enumerate();
         let data: Vec<f32> = drift.map(|(i, x)| 1e5 + x + 3.0 * i as f32 / long as f32).collect();
         let (all, _) = of_all(&Tensor::from_slice(device, &data, [1, long])?)?;
         let exact = variance(&data.iter().copied().map(f64::from).collect::<Vec<f64>>());
         check(device, "var of many", &[all.item()?], &[exact], (1e-5, 0.0));
-        // Squares of deviations that are as large as numbers can be.
+        // Squares of deviations near the largest float.
         for (x, y, expected) in [(1.1e25f32, 1.1e25f32.next_up(), 0.0), (f32::MAX, f32::MAX, f64::INFINITY)] {
             let (all, _) = of_all(&Tensor::from_slice(device, &[x, y].repeat(50), [10, 10])?)?;
             let expected =
@@ -453,7 +457,7 @@ fn cross_entropies() {
             let unsigned = unsigned_losses(&x, &Tensor::from_slice(device, &unsigned, n)?)?;
             check(device, &what("classes of u32"), &unsigned.to_vec()?, &loss(0.0, -100), (ulps(4.0), 2e-7));
             check(device, &what("smoothed"), &smoothed.to_vec()?, &loss(0.25, -100), (ulps(4.0), 2e-7));
-            // Now class 0 is ignored, and −100 is no class.
+            // Class 0 is ignored from here on, and −100 is no class.
             let losses = loss(0.1, 0);
             let counted = targets.iter().filter(|&&target| target != 0).count();
             let expected = losses.iter().sum::<f64>() / counted as f64;
@@ -463,8 +467,8 @@ fn cross_entropies() {
     });
 }
 
-/// The first of the best among all elements, by a plain loop: in the tensor, and with its dims the other way round. The last
-/// shape is cut into parts everywhere.
+/// The first of equal extremes among all elements matches a plain loop, in the tensor's order and with its
+/// dims reversed. The last shape is split into parts on every device.
 #[test]
 fn places_among_all_elements() {
     on_devices(|device| {
@@ -486,7 +490,7 @@ fn places_among_all_elements() {
         let taken: Vec<f32> = ids.iter().map(|&id| numbers(15, 32)[id as usize]).collect();
         let place = place_of_taken(&w, &table, &Tensor::from_slice(device, &ids, [5, 3])?)?.item()?;
         assert_eq!(place, first(&taken, |x, best| x > best), "{device}: argmax of what is taken");
-        // Of each row of a table: where those of the integers are, the table's row comes first.
+        // Elements taken from each row of a table are numbered by the table's row first.
         let rows = Tensor::from_slice(device, &[1.0, 2.0, 3.0, 4.0, 9.0, 8.0], [2, 3])?;
         let ids = Tensor::from_slice(device, &[0, 0, 1, 1, 2, 2], [3, 2])?;
         let place = place_in_rows(&Tensor::zeros(device, [3, 2])?, &rows, &ids)?.item()?;
@@ -495,11 +499,12 @@ fn places_among_all_elements() {
         assert_eq!(place_of_product(&w, &x, &y)?.item()?, 5, "{device}: argmax of a product");
         let mut filled = Tensor::zeros(device, [4, 3])?;
         assert_eq!(place_of_filled(&mut filled, &y)?.item()?, 2, "{device}: argmax of what is filled");
-        // Two heads of two in two groups, of which each is one head.
+        // Two heads of two elements and two groups, so that each group is one head.
         let x = Tensor::from_slice(device, &[0.0, 1.0, 2.0, 3.0, 0.0, 0.0, 9.0, 1.0], [2, 4])?;
         let (place, length) = place_in_groups(&x, 2)?;
         assert_eq!(place.item()?, 6, "{device}: argmax of what is merged");
-        // Of both elements of a group the square is 1, but of the one that has none of its own.
+        // Both normalised elements of a group have a square of 1, except in the group without variance, where
+        // it is 0.
         let length = length.item()?;
         assert!((length - 6f32.sqrt()).abs() < 1e-3, "{device}: the norm of what is merged is {length}");
         let planes = Tensor::<f32>::zeros(device, [0, 1 << 16, 1 << 15])?;
@@ -522,7 +527,7 @@ fn slice_of(device: &Device, values: &[f32]) -> Result<Tensor<f32>> {
     Tensor::from_slice(device, values, [values.len()])
 }
 
-/// The place of the first of the best.
+/// Returns the place of the first of the best elements.
 fn first(data: &[f32], better: fn(f32, f32) -> bool) -> i32 {
     (1..data.len()).fold(0, |best, i| if better(data[i], data[best]) { i } else { best }) as i32
 }
@@ -531,7 +536,7 @@ fn first(data: &[f32], better: fn(f32, f32) -> bool) -> i32 {
 fn places_and_tests() {
     on_devices(|device| {
         for (n, d) in EXTENTS {
-            // Few values, so that there are equal ones.
+            // A small set of values makes ties likely.
             let data: Vec<f32> = numbers(n * d, 23).into_iter().map(|x| (x * 4.0).round() / 2.0).collect();
             let x = Tensor::from_slice(device, &data, [n, d])?;
             let of = |better| data.chunks_exact(d).map(|row| first(row, better)).collect::<Vec<i32>>();
@@ -629,13 +634,13 @@ fn rows_without_elements() {
         );
         says(first_and_sum(&x).expect_err("there is no largest"), "first_and_sum", "Depth");
         says(first_and_sum(&no_total).expect_err("the sum has an element"), "first_and_sum", "Depth");
-        // Results without elements ask for none.
+        // Results without elements need no operand elements.
         assert!(largest(&no_total)?.to_vec()?.is_empty());
         assert!(farthest(&no_row)?.to_vec()?.is_empty());
         raise(&mut Tensor::zeros(device, [0])?, &no_row)?;
-        // Nothing asks for the largest of nothing.
+        // A softmax without elements needs no largest element.
         assert!(softmax_rows(&x)?.to_vec()?.is_empty());
-        // As many as no launch has, and none of them has an element.
+        // More rows than any launch has, all without elements.
         let many = Tensor::zeros(device, [1 << 16, 1 << 16, 0])?;
         assert!(centered_rows(&many)?.to_vec()?.is_empty(), "{device}");
         let (sum, product, mean, all) = averages(&x)?;

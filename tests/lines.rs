@@ -1,7 +1,7 @@
-//! Short innermost dims, on every device, against plain loops: rows of the CPU that are too short for a loop each are gone through as
-//! one line.
+//! Short innermost dims agree with plain loops on every device. The CPU collapses rows that are too short for
+//! a loop each into one vector loop.
 //!
-//! The extents are those where one way ends and the next begins, and lines that are cut within a row.
+//! The extents are those where one schedule ends and the next begins. Some launches cut a line within a row.
 
 mod devices;
 
@@ -12,7 +12,7 @@ use fusion::prelude::*;
 fuse! {
     pub(crate) fn normalised(x: f32[H, W, C], m: f32[C], s: f32[C]) -> f32[H, W, C] { (x - m) * (s + 1.0) }
     pub(crate) fn scaled(x: f32[N, C], s: f32[N], b: f32[C]) -> f32[N, C] { x * s + b }
-    /// What takes long is made once for each row.
+    /// A costly value is computed once for each row.
     pub(crate) fn softened(x: f32[N, C], s: f32[N]) -> f32[N, C] { x * exp2(s) }
     pub(crate) fn outer(a: f32[N], b: f32[C]) -> f32[N, C] { a * b }
     pub(crate) fn places(_x: f32[N, C]) -> i32[N, C] { index(N) * 1000 + index(C) }
@@ -43,7 +43,7 @@ fuse! {
     }
     pub(crate) fn shifted(x: &mut f32[N, C], b: f32[C]) { x += b; }
     pub(crate) fn narrow(x: u8[C, N], s: f16[C], b: f16[N]) -> (f16[N, C], u8[N, C]) { (x as f32 * s - b, x) }
-    /// Fixed dims that are written out, at other places.
+    /// Fixed dims that are unrolled, read at other places.
     pub(crate) fn blurred(x: f32[H, W], k: f32[K = 5]) -> f32[H, W] {
         sum(take(pad(x, W -> P, 2, 2), P, index(W) + index(K)) * k, K)
     }
@@ -60,12 +60,12 @@ fuse! {
     pub(crate) fn fixed(x: f32[N, C = 3], m: f32[C], s: f32[N]) -> f32[N, C] { x * s - m }
 }
 
-/// Whole numbers, so that results are exact.
+/// Returns whole numbers, so that results are exact.
 fn numbers(count: usize) -> Vec<f32> {
     (0..count).map(|i| (i * 37 % 23) as f32 - 11.0).collect()
 }
 
-/// What a tensor of three dims has at each place.
+/// Builds a tensor of three dims from the value at each place.
 fn cube<T>([h, w, c]: [usize; 3], at: impl Fn(usize, usize, usize) -> T) -> Vec<T> {
     (0..h * w * c).map(|i| at(i / c / w, i / c % w, i % c)).collect()
 }
@@ -74,7 +74,7 @@ fn grid<T>([n, c]: [usize; 2], at: impl Fn(usize, usize) -> T) -> Vec<T> {
     (0..n * c).map(|i| at(i / c, i % c)).collect()
 }
 
-/// Extents of three dims: an item is 512 elements of the last two.
+/// Extents of three dims. An item is 512 elements of the last two dims.
 const CUBES: [[usize; 3]; 13] = [
     [1, 1, 1],
     [2, 3, 1],
@@ -91,7 +91,7 @@ const CUBES: [[usize; 3]; 13] = [
     [2, 3, 0],
 ];
 
-/// Extents of two.
+/// Extents of two dims.
 const GRIDS: [[usize; 2]; 12] = [
     [1, 1],
     [3, 1],

@@ -1,5 +1,5 @@
-//! How near means are, and what is made of a distance from one, however far from 0 the elements are: on every device, for rows in any
-//! layout.
+//! Means stay near the exact value however far from 0 the elements are, and so do distances from a mean. The
+//! tests run on every device, for rows in any layout.
 
 mod devices;
 
@@ -29,13 +29,14 @@ fuse! {
     pub(crate) fn variances(x: f32[N, D]) -> f32[N] { var(x, D) }
 }
 
-/// Units in the last place of its exact value that a mean may be off by.
+/// Allowed error of a mean, in units in the last place of its exact value.
 const UNITS: f64 = 2.0;
 
-/// The same of a row shorter than a vector, whatever its elements: a plain loop over them takes as much.
+/// Allowed error of the mean of a row shorter than a vector, whatever its elements. A plain loop over them
+/// errs as much.
 const UNITS_OF_SHORT_ROWS: f64 = 3.0;
 
-/// Elements of a row by their number in it and that of the row.
+/// Function from the place in a row and the number of the row to an element.
 type Element = fn(usize, usize) -> f64;
 
 const KINDS: [(&str, Element); 7] = [
@@ -48,7 +49,7 @@ const KINDS: [(&str, Element); 7] = [
     ("by turns", |i, row| if (i + row) % 2 == 0 { 1e5 + 0.3 } else { 7.7 }),
 ];
 
-/// Rows and their lengths.
+/// Pairs of a number of rows and their length.
 const ROWS: [(usize, usize); 14] = [
     (5, 1),
     (9, 2),
@@ -70,12 +71,12 @@ fn rows_of(element: Element, (rows, len): (usize, usize)) -> Vec<Vec<f32>> {
     (0..rows).map(|row| (0..len).map(|i| element(i, row) as f32).collect()).collect()
 }
 
-/// Rows side by side, row-major.
+/// Lays rows side by side, one element of each row after another.
 fn transposed(rows: &[Vec<f32>]) -> Vec<f32> {
     (0..rows[0].len()).flat_map(|i| rows.iter().map(move |row| row[i])).collect()
 }
 
-/// The mean, exact but for two roundings to `f64`.
+/// Computes the mean, exact except for two roundings to `f64`.
 fn mean_of(terms: impl ExactSizeIterator<Item = f64>) -> f64 {
     let (len, mut sum, mut error) = (terms.len(), 0.0_f64, 0.0_f64);
     for x in terms {
@@ -86,7 +87,7 @@ fn mean_of(terms: impl ExactSizeIterator<Item = f64>) -> f64 {
     (sum + error) / len as f64
 }
 
-/// The distance from an `f32` to the next of as many digits.
+/// Returns the distance from an `f32` to the next one of the same magnitude.
 fn unit(of: f64) -> f64 {
     let of = (of as f32).abs();
     f64::from(of.next_up()) - f64::from(of)
@@ -102,7 +103,7 @@ fn check(what: &str, means: &[f32], exact: impl IntoIterator<Item = f64>) {
     }
 }
 
-/// A positive `f32` of many magnitudes by its number.
+/// Returns a positive `f32` for a number, across many magnitudes.
 fn random(number: usize) -> f32 {
     let bits =
         (number as u32).wrapping_mul(0x9e37_79b1) ^ (number as u32).rotate_left(13).wrapping_mul(0x85eb_ca6b);
@@ -182,7 +183,7 @@ fn means_of_columns_are_near() {
     });
 }
 
-/// More columns than a thread goes through together, and ends of vectors.
+/// Column counts above a thread's share, and those that leave a part of a vector.
 #[test]
 fn means_of_many_columns_are_near() {
     for_each_kind(&[(1030, 5), (611, 300), (520, 1001), (64, 20_000)], |device, what, rows, exact| {
@@ -195,7 +196,7 @@ fn means_of_many_columns_are_near() {
 #[test]
 fn means_of_several_dims_are_near() {
     for_each_kind(&[(3, 64), (5, 2 * 9 * 11), (4, 8 * 64 * 33), (6, 2 * 7)], |device, what, rows, exact| {
-        // The elements of a row are those of a plane of each of two images, or eight.
+        // A row consists of one plane from each of two, or eight, images.
         let (c, len) = (rows.len(), rows[0].len());
         let n = if len > 10_000 { 8 } else { 2 };
         let [h, w] = if len / n % 11 == 0 { [len / n / 11, 11] } else { [1, len / n] };
@@ -260,12 +261,12 @@ fn means_of_halves_are_near() {
     });
 }
 
-/// The units are those of `f64`; the reference has an exact sum of small integers.
+/// The units are those of `f64`. The reference has an exact sum of small integers.
 #[test]
 fn means_of_f64_are_near() {
     on_devices(|device| {
         for (n, len) in [(3, 1), (7, 100), (3, 5003), (1, 100_000)] {
-            // A multiple of 2⁻⁵², so that a sum of integers is exact.
+            // Elements are multiples of 2⁻⁵², so that a sum of integers is exact.
             let number = |i: usize, row: usize| {
                 (1_u64 << 52)
                     + (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(row as u64) % (1 << 50)
@@ -275,7 +276,7 @@ fn means_of_f64_are_near() {
             let check = |what: &str, means: Vec<f64>| {
                 for (row, mean) in means.into_iter().enumerate() {
                     let sum: u128 = (0..len).map(|i| u128::from(number(i, row))).sum();
-                    // Of an integer of up to 70 digits, its first 53 and the rest.
+                    // The sum is an integer of up to 70 bits: compare its first 53 bits and the rest.
                     let (count, scaled) = (len as u128, (mean / scale) as u128);
                     let off = (scaled * count).abs_diff(sum) as f64 / count as f64;
                     assert!(
@@ -300,12 +301,12 @@ fn means_of_f64_are_near() {
     });
 }
 
-/// A normalised row is off by what a mean within `UNITS` makes of it, and by its own rounding.
+/// Checks a normalised row, whose error comes from a mean within `UNITS` and from its own rounding.
 #[track_caller]
 fn check_normed(what: &str, (elements, mean): (&[f32], f64), normed: &[f32]) {
     let variance = mean_of(elements.iter().map(|&x| (f64::from(x) - mean).powi(2)));
     let off = UNITS * unit(mean);
-    // A mean that is off makes the variance larger by the square of that.
+    // An error of the mean adds its square to the variance.
     let [least, most] = [variance, variance + off * off].map(|variance| (variance + 1e-5).sqrt());
     for (i, (&x, &got)) in elements.iter().zip(normed).enumerate() {
         let distance = f64::from(x) - mean;
@@ -335,7 +336,7 @@ fn normalised_rows_and_columns_are_as_near_as_means() {
     });
 }
 
-/// The row of 4,096 whose layer norm erred by 0.73, and whose variance is 2.1e-5.
+/// A row of 4,096 elements with variance 2.1e-5, whose layer norm once erred by 0.73.
 #[test]
 fn a_row_far_from_0_is_normalised_as_by_torch() {
     let row: Vec<f32> = (0..4096).map(|i| 1e4 + (i % 16) as f32 * 1e-3).collect();
@@ -369,7 +370,7 @@ fn means_of_what_is_not_finite() {
                     [[1, len], [len, 1]].map(|shape| Tensor::from_slice(device, &row, shape));
                 for mean in [of_rows(&rows?)?.to_vec()?[0], of_columns(&columns?)?.to_vec()?[0]] {
                     let same = mean == value || mean.is_nan() && value.is_nan();
-                    // WGSL promises nothing of these.
+                    // WGSL promises nothing about infinities and NaN.
                     assert!(same || !is_exact, "{device}: {mean} of {len} with {value} at {at}");
                 }
             }

@@ -1,5 +1,5 @@
-//! Parameters that have a portion of a dim, before or after a place: read as 0 elsewhere and not written there, in every kind
-//! of kernel, in place and not, wherever the place is.
+//! Parameters may have a portion of a dim, before or after a cut. They read as 0 outside it and are not
+//! written there, in every kind of kernel, in place or not, wherever the cut is.
 
 use fusion::prelude::*;
 
@@ -8,7 +8,7 @@ mod devices;
 use devices::on_devices;
 
 fuse! {
-    // A state for the first rows, and another for the rest, in one update.
+    // One update with one state for the first rows and another for the rest.
     fn stepped(p, a, b, g, B: dim, L: dim) {
         let s = if index(B) < L { 0.5 * a + g } else { 0.25 * b - g };
         (p - 2.0 * s, s, s)
@@ -29,12 +29,12 @@ fuse! {
     pub(crate) fn update_few(p: &mut f32[B, C = 3], a: &mut f32[B: ..L, C], b: &mut f32[B: L.., C], g: f32[B, C]) {
         (p, a, b) = stepped(p, a, b, g, B, L);
     }
-    // Without a condition, and with either comparison.
+    // Joins portions without a condition, and with either comparison.
     pub(crate) fn joined(a: f32[B: ..L, K], b: f32[B: L.., K], B: dim) -> (f32[B, K], f32[B], f32[K, B]) {
         let later = if L <= index(B) { b } else { 7.0 };
         (a + b, index(B) as f32, later)
     }
-    // Rows: what is written of them by their largest, each portion in a way of its own.
+    // Rows: each portion writes values scaled by the row's largest in its own way.
     fn scaled(p, codes, units, b, B: dim, L: dim, K: dim) {
         let x = if index(B) >= L { b } else { codes as f32 * units } + p;
         let most = max(abs(x), K);
@@ -47,19 +47,19 @@ fuse! {
     pub(crate) fn coded_off(p: &mut f32[B, K], codes: &mut i8[B: ..L, K], units: &mut f32[B: ..L], b: &mut f32[B: L.., K]) {
         (p, codes, units, b) = scaled(p, codes, units, b, B, L, K);
     }
-    // A unit that is read where nothing is combined of it, and after that.
+    // A unit that a pass without reduction reads, and that is written after it.
     pub(crate) fn damped(p: &mut f32[B, K], units: &mut f32[B: ..L]) {
         let most = max(abs(p), K);
         p = p / (1.0 + most) + units;
         units = 0.5 * units + most;
     }
-    // What is made of a held value on one side alone, beside that value.
+    // `exp` applies to the staged value on one side of the cut only, and the value itself is still needed.
     pub(crate) fn chosen(c: f32[B: ..L, K], x: f32[B, K]) -> f32[B, K] {
         let m = max(x, K);
         let e = exp(if index(B) < L { c } else { x });
         e / (1.0 + sum(e * (m - x), K))
     }
-    // Beside what is combined along the dim of other tensors, and along others of its own.
+    // Updates portions next to reductions of other tensors, along the cut dim and along another.
     pub(crate) fn centred(p: &mut f32[B, K], a: &mut f32[B: L.., K], g: f32[B, K], L: dim) -> (f32[], f32[K]) {
         let mean = mean(g, (B, K));
         a = 2.0 * a + mean;
@@ -71,7 +71,7 @@ fuse! {
     }
 }
 
-/// Rows, those before the place, and elements of each.
+/// Numbers of rows, rows before the cut, and elements of each row.
 const SIZES: [[usize; 3]; 12] = [
     [1, 0, 4],
     [1, 1, 4],
@@ -87,12 +87,12 @@ const SIZES: [[usize; 3]; 12] = [
     [513, 256, 129],
 ];
 
-/// Numbers between -1 and 1, other ones from each start.
+/// Returns numbers between -1 and 1, different for each start.
 fn numbers(len: usize, from: usize) -> Vec<f32> {
     (from..from + len).map(|i| (i * 7919 % 1999) as f32 / 1000.0 - 0.9995).collect()
 }
 
-/// What is before the place, and what is after it.
+/// Splits a tensor's elements at the cut.
 fn parts(all: &[f32], [_, before, cols]: [usize; 3]) -> [Vec<f32>; 2] {
     let (first, rest) = all.split_at(before * cols);
     [first.to_vec(), rest.to_vec()]
@@ -110,7 +110,7 @@ fn close(got: &[f32], expected: &[f32], what: &str) {
     }
 }
 
-/// All sizes on all devices.
+/// Runs a test for all sizes on all devices.
 fn on_sizes(test: impl Fn(&Device, [usize; 3], &str) -> Result<()>) {
     on_devices(|device| {
         SIZES.into_iter().try_for_each(|size @ [rows, before, cols]| {
@@ -119,7 +119,8 @@ fn on_sizes(test: impl Fn(&Device, [usize; 3], &str) -> Result<()>) {
     });
 }
 
-/// Parameters, both states, and gradients: as they are given, and all but the last as the update makes them.
+/// Returns the arguments of the update (parameters, both states, gradients) and the values that it leaves,
+/// except the gradients.
 fn stepped(size @ [rows, before, cols]: [usize; 3]) -> ([Vec<f32>; 4], [Vec<f32>; 3]) {
     let len = rows * cols;
     let [p, states, g] = [0, 5, 3].map(|from| numbers(len, from));
@@ -150,7 +151,7 @@ fn each_side_of_a_place_has_a_state_of_its_own() {
     });
 }
 
-/// Vectors go across the place.
+/// Vectors cross the cut.
 #[test]
 fn the_place_may_be_anywhere_in_a_line() {
     on_sizes(|device, [rows, before, cols], what| {
@@ -247,7 +248,7 @@ fn rows_are_combined_and_written_on_their_side_alone() {
     });
 }
 
-/// All threads of a row have read its unit before one writes it.
+/// All threads of a row read its unit before one of them writes it.
 #[test]
 fn units_are_read_before_they_are_written() {
     on_sizes(|device, [rows, before, cols], what| {
@@ -269,7 +270,8 @@ fn units_are_read_before_they_are_written() {
     });
 }
 
-/// Where what is made of a value is held, that value may be needed yet, on the side on which it is not made of it.
+/// A derived value may take its operand's staged buffer on one side of the cut. The other side still needs
+/// the operand.
 #[test]
 fn what_is_held_of_one_side_leaves_the_other_its_values() {
     on_sizes(|device, size @ [rows, before, cols], what| {
@@ -293,7 +295,7 @@ fn what_is_held_of_one_side_leaves_the_other_its_values() {
     });
 }
 
-/// What is combined along the dim is of other tensors, and has a kernel of its own.
+/// Reductions of other tensors along the cut dim have a kernel of their own.
 #[test]
 fn other_tensors_are_combined_along_the_dim() {
     on_sizes(|device, size @ [rows, before, cols], what| {
@@ -309,7 +311,7 @@ fn other_tensors_are_combined_along_the_dim() {
         close(&mean.to_vec()?, &[exact as f32], what);
         let new: Vec<f32> = states.iter().map(|a| 2.0 * a + exact as f32).collect();
         close(&a.to_vec()?, &new, what);
-        // The new value is that of all rows, and only kept of those from the place on.
+        // The new value is that of all rows, and only rows from the cut on keep it.
         let twice = |i: usize| if i < before * cols { 0.0 } else { 2.0 * all[i] };
         let expected: Vec<f32> = (0..rows * cols).map(|i| twice(i) + exact as f32 + g[i]).collect();
         close(&p.to_vec()?, &expected, what);
@@ -327,7 +329,7 @@ fn rows_side_by_side_are_combined_in_either_portion() {
             let (b, a) = all.split_at(before * inner * cols);
             let a = Tensor::from_slice(device, a, [rows - before, inner, cols])?;
             let b = Tensor::from_slice(device, b, [before, inner, cols])?;
-            // How many rows there are follows from a tensor that has all.
+            // The number of rows follows from a tensor that has all of them.
             let got = columns(&a, &b, &Tensor::zeros(device, [rows])?)?;
             let value = |at: usize| {
                 let (i, k) = (at / cols, at % cols);
@@ -345,7 +347,7 @@ fn rows_side_by_side_are_combined_in_either_portion() {
     });
 }
 
-/// Doubles, where a device has them.
+/// Doubles have portions on devices that support them.
 #[test]
 fn doubles_have_portions_too() -> Result<()> {
     for (kind, device) in devices::devices() {
@@ -376,13 +378,13 @@ fn one_launch_moves_what_is_there() -> Result<()> {
             assert_eq!(report.launches(), Some(1), "{device}");
         }
         let report = update::report().bind(&[("B", 1000), ("L", 400), ("K", 256)])?.on(&device)?;
-        // Parameters and states are read and written, gradients are read.
+        // Parameters and states are read and written, and gradients are read.
         assert_eq!(report.bytes(), Some(1000 * 256 * 4 * 5), "{device}");
     }
     Ok(())
 }
 
-/// States are updated where they are: a call makes no tensor.
+/// States are updated in place: a call creates no tensor.
 #[test]
 fn portions_are_written_in_place() {
     for plan in [&*update::PLAN, &*update_line::PLAN, &*coded::PLAN, &*damped::PLAN] {

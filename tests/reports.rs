@@ -1,7 +1,8 @@
-//! Reports as users see them: text as reviewed, and for whatever function a graph and a picture that are well-formed and say
-//! all there is to say.
+//! Reports as users see them are as reviewed. Every function has a graph and a picture that are well formed
+//! and complete.
 //!
-//! A snapshot per function stands beside the source: `reports/<function>.snap`. `INSTA_UPDATE=always` writes them anew.
+//! A snapshot for each function is next to the source: `reports/<function>.snap`. `INSTA_UPDATE=always`
+//! rewrites them.
 
 use std::collections::BTreeSet;
 use std::panic::catch_unwind;
@@ -34,7 +35,7 @@ fn plan(function: &Function) -> Plan<KernelCode> {
     })
 }
 
-/// A report with 2^10, 2^9, 2^8, … for its dims.
+/// Returns a report whose dims are bound to 2^10, 2^9, 2^8, …
 fn bound(plan: &Plan<KernelCode>) -> report::Report {
     let mut report = report::Report::new(plan);
     for (i, dim) in plan.symbols.iter().enumerate() {
@@ -43,7 +44,7 @@ fn bound(plan: &Plan<KernelCode>) -> report::Report {
     report
 }
 
-/// As calls, which do nothing for rows without elements.
+/// A report of rows without elements counts no launch, because a call makes none.
 #[test]
 fn rows_without_elements_take_no_launch() {
     for text in ["softmax(x, D)", "x + 1.0", "x - mean(x, N)"] {
@@ -65,7 +66,7 @@ fn rows_without_elements_take_no_launch() {
     }
 }
 
-/// Formulas, numbers, a narrow page, and the graph.
+/// Snapshots of the formulas, the numbers, a narrow page, and the graph.
 #[test]
 fn reports_are_as_reviewed() {
     let changed: Vec<String> = functions()
@@ -90,12 +91,12 @@ fn check(name: &str, text: &str) {
     settings.bind(|| insta::assert_snapshot!(name, text));
 }
 
-/// All plans that there are: of this file and of the kernels whose texts are reviewed.
+/// Returns all plans: those of this file and of the kernels whose texts are reviewed.
 fn plans() -> Vec<Plan<KernelCode>> {
     functions().iter().map(plan).chain(kernels::functions().iter().map(kernels::plan)).collect()
 }
 
-/// What a report is of: kernels, tensors and boundaries of all targets.
+/// Returns the kernels, tensors and boundaries of all targets that a report describes.
 fn summaries(plan: &Plan<KernelCode>) -> Vec<&Summary> {
     [&plan.summary].into_iter().chain(plan.summary.others.iter()).collect()
 }
@@ -122,7 +123,7 @@ fn every_kernel_but_the_first_has_a_reason() {
     }
 }
 
-/// A kernel moves what it reads and writes, each at least once.
+/// A kernel moves each tensor that it reads or writes at least once.
 #[test]
 fn bytes_of_tensors_are_those_of_kernels() {
     for plan in plans() {
@@ -150,13 +151,13 @@ fn text_is_tidy() {
         for width in [80, 120, 200] {
             let text = format!("{:width$}", bound(&plan));
             assert!(text.lines().all(|line| line.trim_end() == line), "{text}");
-            // Names are never broken; these are short.
+            // Names are never broken, and these are short.
             assert!(text.lines().skip(2).all(|line| line.chars().count() <= width.max(110)), "{text}");
         }
     }
 }
 
-/// Statements of the DOT language, with quoted strings replaced by their number.
+/// Splits DOT text into its statements, with quoted strings replaced by their number.
 fn dot_statements(dot: &str) -> (Vec<String>, Vec<String>) {
     let (mut plain, mut strings) = (String::new(), Vec::new());
     let mut chars = dot.chars();
@@ -235,7 +236,7 @@ fn graphs_are_well_formed_and_whole() {
     }
 }
 
-/// The words of a text, however it is broken into lines.
+/// Normalises the white space of a text, so that line breaks do not matter.
 fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -298,7 +299,7 @@ fn pictures_are_well_formed_and_readable() {
     }
 }
 
-/// What a build writes of a function.
+/// A build writes a dump that contains the report.
 #[test]
 fn dumps_hold_the_report() {
     let source = "pub fn shifted(x: f32[N, D], b: f32[D]) -> f32[N, D] { x + b }";
@@ -319,7 +320,7 @@ fuse! {
     }
 }
 
-/// What `fuse!` makes has the report that the compiler has, at the lines of this file.
+/// `fuse!` generates the same report as the compiler, with the lines of this file.
 #[test]
 fn reports_of_the_macro() -> Result<()> {
     let report = centred::report();
@@ -328,7 +329,7 @@ fn reports_of_the_macro() -> Result<()> {
     assert_eq!(report.peak_temporary_bytes_formula(), "4*N");
     let reduction = "what uses it is not made of whole rows along `D`, one after another or side by side in what is read \
                      and written";
-    // As one line, however it is broken.
+    // Compare as one line, so that line breaks do not matter.
     let text = report.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
     let line = include_str!("reports.rs")
         .lines()

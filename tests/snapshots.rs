@@ -1,6 +1,7 @@
-//! The texts of known kernels, so that a change in what the compiler makes shows as a difference.
+//! Texts of known kernels are as reviewed, so that a change in generated code shows as a difference.
 //!
-//! A snapshot per function stands beside the source: `kernels/<function>.snap`. `INSTA_UPDATE=always` writes them anew.
+//! A snapshot for each function is next to the source: `kernels/<function>.snap`. `INSTA_UPDATE=always`
+//! rewrites them.
 
 use std::fmt::Write;
 use std::panic::catch_unwind;
@@ -12,7 +13,7 @@ use fusion_compiler::{KernelCode, optimize};
 
 mod kernels;
 
-/// Graph, then what each step does where the first variant may run, on each target.
+/// Snapshots of the graph, and of the first variant of each step on each target.
 #[test]
 fn texts_are_as_reviewed() {
     let changed: Vec<String> = kernels::functions()
@@ -24,7 +25,8 @@ fn texts_are_as_reviewed() {
     assert!(changed.is_empty(), "the texts of {changed:?} are others than the snapshots show");
 }
 
-/// All variants of a kernel, once: with and without 128-bit accesses, with 32-bit and 64-bit positions, through windows.
+/// All variants of a kernel: with and without 128-bit accesses, with 32-bit and 64-bit positions, and through
+/// windows.
 #[test]
 fn variants_are_as_reviewed() {
     let functions = kernels::functions();
@@ -37,7 +39,7 @@ fn variants_are_as_reviewed() {
     check("variants", &texts.collect::<Vec<_>>().join("\n"));
 }
 
-/// A row that takes a block: shared memory and barriers.
+/// A row computed by a whole block, with shared memory and barriers.
 #[test]
 fn rows_of_blocks_are_as_reviewed() {
     let functions = kernels::functions();
@@ -51,7 +53,7 @@ fn rows_of_blocks_are_as_reviewed() {
     check("row_of_a_block", &texts.collect::<Vec<_>>().join("\n"));
 }
 
-/// Long rows, one after another and side by side: the kernel of their parts, and the one that combines what they give.
+/// Long rows and columns: the kernel of their parts, and the kernel that combines the partials.
 #[test]
 fn parts_of_rows_are_as_reviewed() {
     let functions = kernels::functions();
@@ -90,13 +92,13 @@ fn snapshot(function: &Function) -> String {
     out
 }
 
-/// The first variant that does all in one kernel: others are for rows that are cut into parts.
+/// Returns the first variant of one kernel. Variants with several are for rows that are split into parts.
 fn whole(step: &Step<KernelCode>) -> &Variant<KernelCode> {
     let alone = step.variants.iter().find(|variant| variant.launches.len() == 1);
     alone.expect("what fits no other variant is one kernel")
 }
 
-/// The kernels of each step with the conditions under which they run.
+/// Lists the kernels of each step with the conditions under which they run.
 fn variants(plan: &Plan<KernelCode>, target: Target) -> String {
     let condition = |condition: &Condition| match condition {
         Condition::Divides(extent, by) => format!("{} % {by} == 0", named(plan, extent)),

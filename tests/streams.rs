@@ -1,4 +1,5 @@
-//! Kernels that write around the caches, or ask for memory before they need it, give what all others do, wherever what they write begins and ends.
+//! Kernels that write around the caches or prefetch give the same results as others, wherever their output
+//! begins and ends.
 
 use std::process::Command;
 
@@ -29,7 +30,7 @@ fn tensor(len: usize, seed: usize) -> Result<Tensor<f32>> {
     Tensor::from_vec(&Device::cpu(), (0..len).map(|i| number(i, seed)).collect(), [len])
 }
 
-/// A process writes around the caches or not, and asks for memory ahead or not: here it does, from the first byte on.
+/// Streaming stores and prefetches are fixed for a process, so each combination runs as a process of its own.
 #[test]
 fn all_ways_to_memory_give_the_same() {
     let never = usize::MAX.to_string();
@@ -73,7 +74,7 @@ fn all_results_of_rows() -> Result<()> {
         let (shifted, sums) = shifted(&x, &tensor(n, 2)?)?;
         let expected: Vec<f32> = (0..n).flat_map(|i| (0..m).map(move |j| at(i, j) - number(i, 2))).collect();
         assert_eq!(shifted.to_vec()?, expected, "{n}, {m}");
-        // Halves of small integers: exact in any order.
+        // Halves of small integers, so that sums are exact in any order.
         assert_eq!(sums.to_vec()?, (0..n).map(|i| (0..m).map(|j| at(i, j)).sum()).collect::<Vec<f32>>());
         let integers: Vec<i32> = (0..n * m).map(|i| (2.0 * number(i, 1)) as i32).collect();
         let expected: Vec<i32> = integers.chunks(m).filter_map(|row| row.iter().max().copied()).collect();
@@ -85,20 +86,21 @@ fn all_results_of_rows() -> Result<()> {
     Ok(())
 }
 
-/// Of one row the next is asked for, which is short, long, or longer than a near cache: nothing is there beyond the last.
+/// Prefetches ask for the next row, which is short, long, or longer than a near cache. The last row has none
+/// after it.
 #[test]
 fn all_results_of_rows_that_are_read_again() -> Result<()> {
     for (n, m) in [(3, 100), (5, 2047), (3, 4096), (2, 5001), (1, 70_000)] {
         let values: Vec<f32> = (0..n * m).map(|i| (i * 7919 % 97 % 8) as f32).collect();
         let x = Tensor::from_slice(&Device::cpu(), &values, [n, m])?;
-        // Sums of few powers of two: exact in any order.
+        // Sums of a few powers of two are exact in any order.
         let weigh = |row: &[f32]| row.iter().map(|x| (x - 7.0).exp2()).sum::<f32>();
         assert_eq!(weighed(&x)?.to_vec()?, values.chunks(m).map(weigh).collect::<Vec<_>>(), "{n}, {m}");
     }
     Ok(())
 }
 
-/// What is written begins at many places, and nothing beside it is.
+/// Outputs begin at many addresses, and no element around them changes.
 #[test]
 fn all_results_within_a_tensor() -> Result<()> {
     let device = Device::cpu();

@@ -1,4 +1,5 @@
-//! Every text of the known kernels, in all variants: other people's tools accept it, and memory is accessed by 128 bits.
+//! Every text of the known kernels is accepted by naga, Tint and ptxas, in all variants. Memory is accessed
+//! by 128 bits.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ use fusion_compiler::{KernelCode, compile};
 mod kernels;
 mod tools;
 
-/// All texts for a GPU, by the name of their kernel.
+/// Returns all texts of a GPU target, with the name of their kernel.
 fn texts(target: Target) -> Vec<(String, String)> {
     texts_of_all(&kernels::functions(), target)
 }
@@ -49,8 +50,8 @@ fn ptx_assembles_without_spills() {
     tools::assemble(&without_names(texts(Target::Ptx)));
 }
 
-/// Rows of a length that is known have the kernels that some call takes: by their team, by a smaller one where a block shares too
-/// little for several rows, and what does for all.
+/// Rows of known length get only kernels that some call takes. These are the kernels of the row's team, of a
+/// smaller team where a block has too few rows for several, and a fallback for all.
 #[test]
 fn rows_of_known_length_have_no_kernels_that_are_never_taken() {
     let names = |source: &str| -> Vec<String> {
@@ -69,7 +70,7 @@ fn rows_of_known_length_have_no_kernels_that_are_never_taken() {
     assert!(names(&of("D")).len() > 10);
 }
 
-/// What is folded of a line of known length has the groups that such a line has, and no others.
+/// A reduction of known length has loops only for the group sizes that the length contains.
 #[test]
 fn rust_has_no_groups_that_are_never_there() {
     for (len, groups) in
@@ -91,8 +92,8 @@ fn rust_has_no_groups_that_are_never_there() {
     }
 }
 
-/// Of rows that are gone through again, the busiest loop that writes nothing asks for the next; what is read once, or is the same for all
-/// rows, is not asked for so.
+/// In rows that are read again, the busiest loop that writes nothing prefetches the next row. A row that is
+/// read once, or that all rows share, is not prefetched.
 #[test]
 fn rust_asks_for_the_next_row_where_memory_is_idle() {
     let cases = [
@@ -101,15 +102,15 @@ fn rust_asks_for_the_next_row_where_memory_is_idle() {
         ("(x: f32[N, D], y: f32[D]) -> f32[N] { sum(exp(x - max(x * y, D)) * y, D) }", 1),
         ("(x: f32[N, D], y: f32[N, D]) -> f32[N] { sum(exp(x - max(x * y, D)) * y, D) }", 2),
         ("(x: f32[N, D]) -> f32[N] { sum(exp(x), D) }", 0),
-        // Rows that are known to be long, and too short.
+        // Rows of known length, one long enough for a prefetch and one too short.
         ("(x: f32[N, D = 2048]) -> f32[N] { logsumexp(x, D) }", 1),
         ("(x: f32[N, D = 2047]) -> f32[N] { logsumexp(x, D) }", 0),
-        // As fast as its memory anyway.
+        // A loop that is limited by memory already.
         ("(x: f32[N, D]) -> f32[N] { var(x, D) }", 0),
         ("(x: f32[N, D]) -> i32[N] { argmax(x, D) }", 0),
-        // Under a condition for all of it.
+        // A condition for the whole kernel.
         ("(y: &mut f32[N], x: f32[N, D], ok: bool) { y = if ok { logsumexp(x, D) } else { y }; }", 1),
-        // Beside what is written, memory is not idle.
+        // Memory is busy while the loop writes.
         ("(x: f32[N, D]) -> f32[N, D] { exp(x - max(x, D)) }", 0),
     ];
     for (text, asked) in cases {
@@ -133,7 +134,7 @@ fn rust_asks_for_the_next_row_where_memory_is_idle() {
     }
 }
 
-/// Those of `f64` are long, and their values take two registers each.
+/// Functions of `f64` are long, and their values take two registers each.
 #[test]
 fn functions_of_doubles_assemble_without_spills() {
     let functions = Op::ALL
@@ -153,8 +154,8 @@ fn functions_of_doubles_assemble_without_spills() {
     tools::assemble(&without_names(texts.collect()));
 }
 
-/// What each kernel over contiguous `f32` does: 128-bit loads and stores in its vector loop, and as many single ones for
-/// the elements that are left.
+/// Contiguous `f32` kernels use 128-bit loads and stores in the vector loop, and as many scalar ones in the
+/// remainder.
 #[test]
 fn contiguous_kernels_access_128_bits() {
     let cases = [
@@ -186,12 +187,12 @@ fn contiguous_kernels_access_128_bits() {
     }
 }
 
-/// What is set beside other people's kernels: all of it assembles with its values in registers, and the main path reads
-/// and writes memory by 128 bits alone.
+/// Kernels that benchmarks compare with other people's assemble without spills. The main path accesses memory
+/// by 128 bits.
 #[test]
 fn compared_kernels_access_128_bits_without_spills() {
     let cases = [
-        // Loads and stores as above. The rest of a line, and what a row gives, are single ones.
+        // Loads and stores as above. The remainder of a line and the results of a row are scalar.
         ("fuse_gate_0_v4", [3, 6, 1, 2]),
         ("fuse_chain_0_v4", [2, 4, 1, 2]),
         ("fuse_gelu_of_0_v4", [1, 2, 1, 2]),
@@ -212,14 +213,15 @@ fn compared_kernels_access_128_bits_without_spills() {
     tools::assemble(&without_names(texts));
 }
 
-/// Where rows are whole vectors: tensors along the inner dim by 128 bits, what lacks it by itself, and no rest.
+/// Rows of whole vectors: tensors along the inner dim are read by 128 bits, operands that lack it are scalar,
+/// and there is no remainder.
 #[test]
 fn broadcasts_access_128_bits_along_the_inner_dim() {
     let cases = [
         ("fuse_broadcast_0_v4", [2, 4, 1, 1]),
         ("fuse_bias_of_the_inner_dims_0_v4", [2, 2, 1, 1]),
         ("fuse_causal_0_v4", [1, 1, 1, 1]),
-        // Reads go across.
+        // Reads go across the rows.
         ("fuse_transposed_0_v4", [0, 5, 1, 1]),
     ];
     let texts = texts(Target::Ptx);
@@ -229,9 +231,9 @@ fn broadcasts_access_128_bits_along_the_inner_dim() {
     }
 }
 
-/// Where rows are whole vectors; what a row gives is one number. What is held of a row is read once, else each time that
-/// the row is gone through; the largest team goes through what it holds and through the rest. Loops of teams of 512 are
-/// written for four turns at a time, for two and for one.
+/// Rows of whole vectors use 128-bit accesses, and the result of a row is one number. A staged row is read
+/// once, and another row in every pass. The largest team has a loop for staged elements and one for the
+/// unstaged tail. Loops of teams of 512 are unrolled for four iterations at a time, for two and for one.
 #[test]
 fn rows_access_128_bits() {
     let cases = [
@@ -243,7 +245,7 @@ fn rows_access_128_bits() {
         ("fuse_layer_norm_0_t256_v4_wide", [5, 5, 1, 1]),
         ("fuse_everything_0_t1024_v4", [1, 1, 0, 1]),
         ("fuse_largest_and_sum_0_t32x2_v4", [1, 1, 0, 2]),
-        // Over neighbouring rows.
+        // Kernels over neighbouring rows.
         ("fuse_of_columns_0_v4", [1, 1, 1, 1]),
         ("fuse_softmax_columns_0_v4", [2, 2, 1, 1]),
     ];
@@ -254,11 +256,12 @@ fn rows_access_128_bits() {
     }
 }
 
-/// Eight elements of 16 bits are 128; of 32 bits that are two accesses, of 8 half of one.
+/// Eight elements of 16 bits are 128 bits. Eight of 32 bits take two accesses, and eight of 8 bits half of
+/// one.
 #[test]
 fn narrow_elements_are_accessed_by_128_bits() {
     let cases = [
-        // The rest of a line is one by one; the truth values are 64 bits.
+        // The remainder of a line is scalar, and the truth values are 64 bits.
         ("fuse_halves_0_v8", [2, 4, 2, 6]),
         ("fuse_rounded_each_0_v8", [2, 4, 1, 2]),
         ("fuse_normal_halves_0_t32x2_staged_v8", [2, 2, 1, 1]),
@@ -272,8 +275,9 @@ fn narrow_elements_are_accessed_by_128_bits() {
     }
 }
 
-/// Clusters of long rows have registers for three blocks, so that all vectors of a turn are read first; what needs more keeps it in as
-/// many as it takes. Eight elements that nothing holds leave the assembler as it is, which makes them fit 32.
+/// Clusters of long rows have registers for three blocks, so that a thread reads all vectors of an iteration
+/// before it uses one. Kernels that need more registers have no bound. Eight unstaged elements get no bound,
+/// and the assembler fits them into 32 registers.
 #[test]
 fn long_rows_have_registers_for_what_they_read() {
     let source = "
@@ -311,7 +315,7 @@ fn long_rows_have_registers_for_what_they_read() {
     tools::assemble(&bounded);
 }
 
-/// Loads of 128 bits, all loads, stores of 128 bits, all stores.
+/// Counts 128-bit loads, all loads, 128-bit stores and all stores.
 fn accesses(text: &str) -> [usize; 4] {
     // Some are under a condition, which comes first.
     let is = |line: &str, start: &str| {
@@ -324,7 +328,7 @@ fn accesses(text: &str) -> [usize; 4] {
     [lines("ld.global", ".v4."), lines("ld.global", ""), lines("st.global", ".v4."), lines("st.global", "")]
 }
 
-/// No schedule shifts positions so far, but the operation takes them.
+/// The operation accepts shifts of positions by 32 bits, although no schedule uses them.
 #[test]
 fn positions_are_shifted_by_32_bits() {
     let out = Buffer::new("out", DType::F32, Access::Write);
@@ -342,7 +346,8 @@ fn positions_are_shifted_by_32_bits() {
     }
 }
 
-/// An operation of constants is one to compilers, which refuse what is not finite; a number and four of them.
+/// A compiler folds an operation of constants, and refuses results that are not finite. The test covers a
+/// number and a vector of four.
 #[test]
 fn operations_of_constants_are_valid() {
     let (mut types, mut uniforms, mut body) = (Vec::new(), Vec::new(), Vec::new());
@@ -359,7 +364,7 @@ fn operations_of_constants_are_valid() {
     tools::validate(&[wgsl(&kernel)]);
 }
 
-/// Two carried values that change places in each iteration: what the moves at its end make of their registers.
+/// Two loop-carried values swap in each iteration, so the moves at its end must not overwrite one of them.
 #[test]
 fn carried_values_change_places() {
     let (mut types, mut uniforms, mut body) = (Vec::new(), Vec::new(), Vec::new());

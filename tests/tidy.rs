@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Lines of a source file.
+/// Largest number of lines of a source file.
 const FILE_MAX: usize = 800;
 
-/// Lines of the documents that have a limit.
+/// Documents with a limit on their lines.
 const DOCUMENTS: [(&str, usize); 3] =
     [("README.md", 150), ("ARCHITECTURE.md", 200), ("CONTRIBUTING.md", 100)];
 
@@ -50,7 +50,7 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The files below a directory that have one of these extensions, in order.
+/// Collects the files below a directory that have one of these extensions, in order.
 fn files(directory: &Path, extensions: &[&str], found: &mut Vec<PathBuf>) {
     let mut entries: Vec<PathBuf> =
         fs::read_dir(directory).expect("a directory").map(|entry| entry.expect("an entry").path()).collect();
@@ -81,13 +81,13 @@ fn documents() -> Vec<(String, String)> {
     found.into_iter().map(read).collect()
 }
 
-/// The name of a file within the repository, and its text.
+/// Returns the path of a file within the repository, and its text.
 fn read(path: PathBuf) -> (String, String) {
     let text = fs::read_to_string(&path).expect("text");
     (path.strip_prefix(root()).expect("a file of ours").display().to_string(), text)
 }
 
-/// The code of a line, without strings and what a comment says.
+/// Returns the code of a line, without strings and comments.
 fn code(line: &str) -> String {
     let mut code = String::new();
     for (i, part) in line.split('"').enumerate() {
@@ -120,7 +120,7 @@ fn files_are_short() {
 #[test]
 fn replaced_names_are_gone() {
     for (path, text) in sources() {
-        // The simulator has names of its own, and this file names them.
+        // The simulator has names of its own, and this file lists the replaced names.
         if path.starts_with("tests/cuda-sim") || path == "tests/tidy.rs" {
             continue;
         }
@@ -133,7 +133,7 @@ fn replaced_names_are_gone() {
     }
 }
 
-/// Whatever documents and comments call a file is one: `schedule/passes.rs`, or only `passes.rs`.
+/// File names in documents and comments belong to existing files: `schedule/passes.rs`, or only `passes.rs`.
 #[test]
 fn documents_name_files_that_exist() {
     let all: Vec<String> = {
@@ -153,7 +153,7 @@ fn documents_name_files_that_exist() {
         for quoted in text.split('`').skip(1).step_by(2) {
             let is_path = quoted.chars().all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c));
             let is_source = [".rs", ".sh", ".py"].iter().any(|end| quoted.ends_with(end));
-            // What users call files of theirs.
+            // Files of users.
             let is_theirs = ["main.rs", "lib.rs", "build.rs"].iter().any(|of| quoted.ends_with(of))
                 || quoted.starts_with('.');
             if is_path && is_source && !is_theirs {
@@ -175,7 +175,7 @@ fn documents_name_files_that_exist() {
     }
 }
 
-/// The compiler knows no runtime, and its IR no pass, schedule or target language.
+/// The compiler imports no runtime, and its IR imports no pass, schedule or target language.
 #[test]
 fn imports_go_one_way() {
     let forbidden: [(&str, &[&str]); 5] = [

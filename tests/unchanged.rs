@@ -1,4 +1,5 @@
-//! Updates in place under a condition that is one for all elements, on every device: where it does not hold, kernels go through nothing.
+//! Updates in place under a condition that is one for all elements skip all memory where it is false, on
+//! every device.
 
 mod devices;
 
@@ -24,11 +25,12 @@ fuse! {
     }
     pub(crate) fn exchanged(p: &mut f32[N], q: &mut f32[N], ok: bool) { (p, q) = if ok { (q, p) } else { (p, q) }; }
     pub(crate) fn short(x: &mut f32[N, C = 3], b: f32[C], ok: bool) { x = if ok { x + b } else { x }; }
-    /// What follows is not there for all threads to see.
+    /// Threads of a team must agree on the condition before a barrier, so these loops keep their choice for
+    /// each element.
     pub(crate) fn softened(x: &mut f32[N, C], ok: f32[]) { x = if ok > 0.0 { softmax(x, C) } else { x }; }
     pub(crate) fn softened_columns(x: &mut f32[N, C], ok: bool) { x = if ok { softmax(x, N) } else { x }; }
     pub(crate) fn limited(p: &mut f32[N], g: f32[N]) { p = if isfinite(norm(g, N)) { p - g } else { p }; }
-    /// Something changes anyway.
+    /// One parameter changes regardless of the condition.
     pub(crate) fn counted(p: &mut f32[N], q: &mut f32[N], ok: f32[]) {
         p = if ok > 0.0 { p + 1.0 } else { p };
         q += 1.0;
@@ -42,10 +44,10 @@ fuse! {
     }
 }
 
-/// Whether kernels choose between values of each element.
+/// Returns true if kernels select between values of each element.
 fn chooses(kernels: &[fusion::KernelText]) -> bool {
     let lines = kernels.iter().flat_map(|kernel| kernel.text.lines());
-    // Where tensors begin is chosen once.
+    // The start of a tensor is selected once, not for each element.
     let mut chosen = lines.filter(|line| !line.contains("select(0u, args."));
     chosen.any(|line| line.contains("select(") || line.contains("selp."))
 }
@@ -61,7 +63,7 @@ fn nothing_is_chosen_for_each_element() {
     ] {
         assert!(!kernels.is_empty() && !chooses(&kernels), "{name}");
     }
-    // Shaders choose in roundings, too.
+    // Shaders select in roundings, too.
     for (name, mut kernels) in [("copied", copied::kernels()), ("counted_bytes", counted_bytes::kernels())] {
         kernels.retain(|kernel| kernel.language == "ptx");
         assert!(!chooses(&kernels), "{name}");
@@ -193,7 +195,7 @@ fn rows_and_conditions_of_what_is_combined() {
             let expected: Vec<f32> =
                 numbers(3 * n, 1.0).iter().zip((1..=3).cycle()).map(|(x, b)| x + b as f32).collect();
             assert_eq!(x.to_vec()?, expected, "{device}");
-            // A gradient that is no number, and one that is.
+            // Gradients that are not finite, and one that is.
             for bad in [f32::NAN, f32::INFINITY, 3.0] {
                 let mut g = vec![1.0; n * c];
                 g[n * c / 2] = bad;

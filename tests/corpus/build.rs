@@ -1,4 +1,4 @@
-//! Writes the functions of the first seeds as Rust: fused, and some of them with each op its own kernel.
+//! Writes the functions of the first seeds as Rust, fused, and some of them with a kernel for each operation.
 
 #[path = "src/generate.rs"]
 #[expect(unreachable_pub, reason = "it is a module of the library, too")]
@@ -9,9 +9,9 @@ use std::fmt::Write;
 
 use generate::{Function, Kind};
 
-/// Functions that are compiled.
+/// Number of compiled functions.
 const FUNCTIONS: u64 = 300;
-/// Functions of one `fuse!`.
+/// Number of functions in one `fuse!`.
 const BLOCK: usize = 20;
 
 fn main() {
@@ -19,7 +19,7 @@ fn main() {
     println!("cargo::rerun-if-changed=src/generate.rs");
     println!("cargo::rerun-if-changed=src/generate");
     let made: Vec<Function> = (0..FUNCTIONS).map(generate::function).collect();
-    // More code, and the same for all.
+    // A part suffices, because unfused functions are more code with the same operations.
     let apart: Vec<Function> = (0..FUNCTIONS).filter(|seed| seed % 5 < 2).map(generate::function).collect();
     let mut out = String::new();
     functions(&mut out, "fused", "#[fuse(targets(cpu))]", &made);
@@ -30,7 +30,7 @@ fn main() {
 
 fn functions(out: &mut String, name: &str, attribute: &str, functions: &[Function]) {
     let _ = writeln!(out, "/// By seed.\npub static {}: &[(u64, Call)] = &[", name.to_uppercase());
-    // Clippy has seen enough after one.
+    // Clippy checks one block, because all blocks look alike.
     let seen = |block: usize| if block == 0 { "" } else { "#[cfg(not(clippy))] " };
     for (i, function) in functions.iter().enumerate() {
         let (seed, block) = (&function.name[1..], i / BLOCK);
@@ -47,7 +47,7 @@ fn functions(out: &mut String, name: &str, attribute: &str, functions: &[Functio
     }
 }
 
-/// The expression that takes the arguments apart, and the results together.
+/// Returns the expression that unpacks the arguments, calls the function and collects the results.
 fn call(module: &str, function: &Function) -> String {
     let names: Vec<String> = (0..function.params.len()).map(|i| format!("p{i}")).collect();
     let args = function.params.iter().zip(&names).map(|(kind, name)| match kind {

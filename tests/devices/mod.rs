@@ -1,27 +1,29 @@
-//! The devices that tests run on: the one place that lists them.
+//! The devices that tests run on, listed in this one place.
 //!
-//! A device that this build or machine lacks is said on stderr and left out, unless `FUSION_REQUIRE_WGPU=1` or
-//! `FUSION_REQUIRE_CUDA=1` asks for it. `FUSION_TEST_DEVICES=cpu,cuda` leaves out the others.
+//! A device that this build or machine lacks is left out with a note on stderr. With `FUSION_REQUIRE_WGPU=1`
+//! or `FUSION_REQUIRE_CUDA=1` its absence is an error. `FUSION_TEST_DEVICES=cpu,cuda` leaves out the other
+//! devices.
 #![allow(dead_code, reason = "each test crate that includes this uses a part of it")]
 
 use fusion::{Device, Result};
 
-/// A way to run kernels, with promises of its own.
+/// A kind of device, with its own promises on numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Native loops.
+    /// The CPU, with native loops.
     Cpu,
-    /// WGSL.
+    /// A GPU through WGSL.
     Wgpu,
-    /// PTX.
+    /// A GPU through PTX.
     Cuda,
 }
 
 impl Kind {
-    /// All of them; the CPU, which is always there, comes first.
+    /// All kinds. The CPU, which is always there, comes first.
     pub(crate) const ALL: [Kind; 3] = [Kind::Cpu, Kind::Wgpu, Kind::Cuda];
 
-    /// Those that are not left out. A name that no device has is no reason to run nothing.
+    /// Returns the kinds that the environment does not leave out. An unknown name does not exclude all
+    /// devices.
     fn wanted() -> Vec<Kind> {
         let names = std::env::var("FUSION_TEST_DEVICES").unwrap_or_default();
         if names.trim().is_empty() {
@@ -36,7 +38,7 @@ impl Kind {
         kinds.collect()
     }
 
-    /// The device, if there is one and it is wanted.
+    /// Opens the device, if there is one and the environment wants it.
     pub(crate) fn open(self) -> Option<Device> {
         if !Kind::wanted().contains(&self) {
             return None;
@@ -57,17 +59,18 @@ impl Kind {
     }
 }
 
-/// All devices there are.
+/// Opens all devices of this machine.
 pub(crate) fn devices() -> Vec<(Kind, Device)> {
     Kind::ALL.into_iter().filter_map(|kind| kind.open().map(|device| (kind, device))).collect()
 }
 
-/// The GPUs there are.
+/// Opens the GPUs of this machine.
 pub(crate) fn gpus() -> Vec<Device> {
     devices().into_iter().filter(|(kind, _)| *kind != Kind::Cpu).map(|(_, device)| device).collect()
 }
 
-/// The devices that are held to every bit of IEEE, NaN, infinities and the signs of zeros included: all but WGSL's.
+/// Opens the devices that follow every bit of IEEE, with NaN, infinities and the signs of zeros: all but
+/// those of WGSL.
 pub(crate) fn exact_devices() -> Vec<Device> {
     devices().into_iter().filter(|(kind, _)| *kind != Kind::Wgpu).map(|(_, device)| device).collect()
 }

@@ -1,11 +1,11 @@
-//! What a value of 16 bits is between where it is loaded and where it is stored: one `f32`, whoever looks at it.
+//! A value of 16 bits is one `f32` between its load and its store, for every use of it.
 
 use fusion::{Tensor, f16};
 
 use crate::devices::{Kind, devices, on_devices};
 
 fusion::fuse! {
-    /// A guard of what it hands on: `relu` as one would write it.
+    /// A guard of the value that it returns: `relu` as a user would write it.
     pub fn guarded(x: f16[N], y: f16[N]) -> f16[N] { let p = x * y; sqrt(if p < 0 { 0 } else { p }) }
 
     pub fn looked_at(x: f16[N], y: f16[N]) -> (bool[N], bool[N], bool[N], bool[N]) {
@@ -15,13 +15,13 @@ fusion::fuse! {
 
     pub fn cast(x: f16[N], y: f16[N]) -> (f32[N], i32[N], f16[N]) { (x * y, (x * y) as i32, x * y) }
 
-    /// Values that are said by other dims, of which none is stored in between.
+    /// Values in other dims, none of which is stored in between.
     pub fn regrouped(x: f16[A, B]) -> (f32[K], f32[A, B], f32[], bool[K]) {
         let merged = merge(x * x, (A, B) -> K);
         (merged, split(merged, K -> (A, B)), sum(merged), isinf(merged))
     }
 
-    /// Numbers wait for the type that they meet.
+    /// Literals take the type of the operand that they meet.
     pub fn scaled(x: f64[N]) -> (f64[N], f64[N]) { (x * sqrt(2.0), x * rsqrt(N) + exp(1.0)) }
 }
 

@@ -1,4 +1,5 @@
-//! Conversions between the types that tensors store: every value of the narrow ones, and floats where rounding changes.
+//! Conversions between stored types agree with Rust, for every value of narrow types and for floats where
+//! rounding changes.
 
 use fusion::{Device, Element, Result, Tensor, bf16, f16};
 
@@ -77,7 +78,7 @@ fusion::fuse! {
     }
 }
 
-/// Converts on every device, and compares with what Rust makes of each element.
+/// Converts on every device and compares each element with Rust's conversion.
 fn check<T: Element, U: Element>(
     convert: impl Fn(&Tensor<T>) -> Result<Tensor<U>>,
     elements: &[T],
@@ -85,7 +86,7 @@ fn check<T: Element, U: Element>(
     same: impl Fn(U, U) -> bool,
 ) {
     let run = |device: &Device| {
-        // As many as no word and no vector has, too.
+        // The second length fills neither a word nor a vector.
         for elements in [elements, &elements[1..]] {
             let x = Tensor::from_slice(device, elements, [elements.len()])?;
             let y = convert(&x)?.to_vec()?;
@@ -106,7 +107,7 @@ fn brain_floats() -> Vec<bf16> {
     (0..=u16::MAX).map(bf16::from_bits).collect()
 }
 
-/// Floats around every half that two neighbours of 16 bits have, and all kinds of others.
+/// Returns floats around every tie between two neighbours of 16 bits, and floats of all other kinds.
 fn singles() -> Vec<f32> {
     let near = |bits: u32| [-1, 0, 1].map(|step| f32::from_bits(bits.wrapping_add_signed(step)));
     let ties16 = (0..=u16::MAX).step_by(7).map(|bits| {
@@ -140,7 +141,7 @@ fn same_float<T: Element + Into<f32>>(a: T, b: T) -> bool {
     a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan()
 }
 
-/// As `same_float`; a subnormal `f32` may be 0, as WGSL lets devices have it.
+/// Compares like `same_float`, but lets a subnormal `f32` be 0, as WGSL allows.
 fn nearly(a: f32, b: f32) -> bool {
     same_float(a, b) || b.is_subnormal() && a == 0.0
 }
@@ -202,7 +203,7 @@ fn integers_wrap() {
     check(u8_to_bf16, &bytes, |x| bf16::from_f32(x.into()), same_float);
 }
 
-/// As `check`, of two results.
+/// Checks both results of a conversion like `check`.
 fn check_both<T: Element, U: Element, V: Element>(
     convert: impl Fn(&Tensor<T>) -> Result<(Tensor<U>, Tensor<V>)>,
     elements: &[T],
@@ -284,7 +285,7 @@ fn truth_values_along_parts() {
     });
 }
 
-/// Where a kernel can bind too few buffers, truth values are stored between two.
+/// Truth values are stored between two kernels where one kernel cannot bind enough buffers.
 #[test]
 fn truth_values_between_kernels() {
     on_devices(|device| {

@@ -1,4 +1,5 @@
-//! `f64`: on the processor and NVIDIA's GPUs, against plain loops; WGSL has none, and a launch there says so.
+//! `f64` agrees with plain loops on the CPU and on NVIDIA's GPUs. WGSL has no `f64`, and a launch there says
+//! so.
 
 use fusion::{Device, Result, Tensor, bf16, f16};
 
@@ -19,7 +20,7 @@ fusion::fuse! {
 
     pub fn extremes(x: f64[N, D]) -> (f64[N], i32[N], f64[D]) { (max(x, D), argmax(x, D), min(x, N)) }
 
-    /// Sums of `f32` in f64.
+    /// Sums of `f32` elements in f64.
     pub fn exact_sum(x: f32[N, D]) -> f32[N] { sum(x as f64, D) as f32 }
 
     pub fn casts(x: f64[N]) -> (f32[N], f16[N], bf16[N], i32[N], u32[N], i8[N], u8[N]) {
@@ -51,7 +52,7 @@ fusion::fuse! {
     pub fn shares(x: f64[N, D]) -> f64[N, D] { softmax(x, D) }
 }
 
-/// The devices that have f64.
+/// Runs a test on the devices that have f64.
 fn each(test: impl Fn(&Device) -> Result<()>) {
     for (kind, device) in devices() {
         if kind != Kind::Wgpu {
@@ -152,7 +153,7 @@ fn conversions() {
     let edges =
         edges.into_iter().chain([65519.9, 65520.0, 2147483647.5, -2147483649.0, 4294967295.9, 127.9, -129.0]);
     let edges = edges.chain([32767.9, 32768.0, -32768.9, -32769.0, 65535.9, 65536.0]);
-    // What a first rounding to `f32` would make a tie of, or no tie.
+    // Numbers that a first rounding to `f32` would turn into a tie, or away from one.
     let (half, brain, tiny) = (2.0_f64.powi(-11), 2.0_f64.powi(-8), 2.0_f64.powi(-40));
     let ties = [1.0 + half, 1.0 + 3.0 * half, 1.0 + brain, 1.0 + 3.0 * brain, 65520.0, 2.0_f64.powi(-25)];
     let ties = ties.into_iter().flat_map(|x| [x, x + x * tiny, x - x * tiny]).flat_map(|x| [x, -x]);
@@ -230,7 +231,7 @@ fn functions_of_the_standard_library() {
         near(device, &rows, &expected.collect::<Vec<_>>(), 1e-14);
         Ok(())
     });
-    // To 30 digits by mpmath, and rounded.
+    // Values computed to 30 digits by mpmath, and rounded.
     let x = [0.0, 0.1, 0.25, 0.999, 1.0, 1.001, 1.5, 2.0, 2.5, -3.0, 4.5, 5.9, 7.0];
     let expected = [
         0.0,

@@ -1,11 +1,11 @@
-//! Functions that are generic over the type of their elements, called as such: by generic code of the user.
+//! Functions that are generic over their element type are called by generic code of the user.
 
 use fusion::{Device, Float, Result, Tensor, bf16, f16};
 
 use crate::devices::on_devices;
 
 fusion::fuse! {
-    /// Scaled, and as much again where it is large.
+    /// Normalises and scales a row, and doubles results above a limit.
     pub fn gated<T>(x: T[N, D], gain: T[D], limit: T, eps: f32) -> T[N, D] {
         let y = normal(x, D) * gain + eps;
         if y > limit { twice(y) } else { y }
@@ -26,12 +26,12 @@ fusion::fuse! {
     fn twice(x) { x + x }
 }
 
-/// A layer of a model of any precision.
+/// A model's layer, generic over its precision.
 fn layer<T: Float>(x: &Tensor<T>, gain: &Tensor<T>, limit: T) -> Result<Tensor<T>> {
     gated(x, gain, limit, 0.25)
 }
 
-/// The function in f64, rounded to `T` at the end alone.
+/// Computes the function in f64, without a rounding to `T`.
 fn expected(x: &[f32], gain: &[f32], limit: f32) -> Vec<f64> {
     let rows = x.chunks(gain.len()).flat_map(|row| {
         let sum: f64 = row.iter().map(|&x| f64::from(x).exp()).sum();
@@ -83,7 +83,7 @@ fn one_source_for_three_types() {
     });
 }
 
-/// The bits follow from the arguments, whoever computes them.
+/// The bits follow from the arguments alone, on any number of threads.
 #[test]
 fn the_same_bits_each_time_and_on_any_number_of_threads() {
     on_devices(|device| {

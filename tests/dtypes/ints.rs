@@ -1,5 +1,6 @@
-//! `i8`, `u8`, `i16` and `u16`: every operation on all pairs of bytes, and on pairs of numbers of 16 bits of every size, on every
-//! device; what reductions make of them, who shares a word with whom, and one function made in every way there is.
+//! `i8`, `u8`, `i16` and `u16` agree with the table on every device. Every operation covers all pairs of
+//! bytes, and pairs of 16-bit numbers of every size. Further tests cover reductions, elements that share a
+//! word with others, and one function on every way to compile it.
 
 use fusion::kernel::interpreted;
 use fusion::run::{Arg, run};
@@ -15,16 +16,16 @@ use crate::devices::{Kind, devices, on_devices};
 
 /// An integer of fewer than 32 bits.
 trait Integer: Element + Ord + Into<i32> + Into<Arg<'static>> {
-    /// The number with these last bits.
+    /// Returns the number with these low bits.
     fn of(x: i64) -> Self;
 
-    /// The number.
+    /// Returns the number as `i64`.
     fn number(self) -> i64 {
         i64::from(Into::<i32>::into(self))
     }
 }
 
-/// The function that is made in every way, of this name and after these attributes.
+/// Defines the function that is compiled in every way, with a name and attributes.
 macro_rules! mixed {
     ($give:ident, $element:ident, $name:ident, $($attributes:tt)*) => {
         $give! {
@@ -65,7 +66,7 @@ macro_rules! integers {
                 pub(super) fn not(x: $element[N], _y: $element[N]) -> $element[N] { !x }
                 pub(super) fn abs_of(x: $element[N], _y: $element[N]) -> $element[N] { abs(x) }
                 pub(super) fn sign_of(x: $element[N], _y: $element[N]) -> $element[N] { sign(x) }
-                /// What wraps in between matters.
+                /// The wrapped intermediate value changes the result.
                 pub(super) fn chain(x: $element[N], y: $element[N]) -> $element[N] { (x * y + x) / 3 }
                 pub(super) fn sums(x: $element[N, D]) -> (i32[N], i32[N], $element[N], $element[D], i32[]) {
                     (sum(x, D), prod(x, D), max(x, D), min(x, N), argmax(x))
@@ -108,7 +109,7 @@ macro_rules! integers {
             }
         } )*
 
-        /// For each type, one after the other.
+        /// Tests for each type, in the same order.
         const OPERATIONS: &[fn(&Device) -> Result<()>] = &[$($name::operations),*];
         const TENSORS: &[fn(&Device) -> Result<()>] = &[$(tensors::<$element>),*];
         const REDUCTIONS: &[fn(&Device) -> Result<()>] = &[$(|device| reductions(device, $name::sums)),*];
@@ -138,15 +139,16 @@ type Beside<T> = fn(&Tensor<T>) -> Result<(Tensor<T>, Tensor<T>)>;
 type InPlace<T> = fn(&mut Tensor<T>, &Tensor<T>, &Tensor<i32>, T) -> Result<()>;
 type Mixed<T> = fn(&Tensor<T>, &Tensor<T>, T) -> Result<(Tensor<T>, Tensor<i32>)>;
 
-/// Lengths at which the last word and the last vector are whole, and are not.
+/// Lengths at which the last word and the last vector are whole, and others.
 const LENGTHS: [usize; 10] = [0, 1, 2, 3, 4, 5, 7, 31, 1023, 4099];
 
-/// Some numbers of a type, all of its bits among them.
+/// Returns numbers of a type that cover all of its bits.
 fn some<T: Integer>(count: usize) -> Vec<T> {
     (0..count).map(|i| T::of((i * 7919 % 65_521) as i64)).collect()
 }
 
-/// All bytes; of 16 bits the numbers beside each power of two, the least and the greatest, and some between.
+/// Returns all bytes, or a selection of 16-bit numbers: the neighbours of each power of two, both limits, and
+/// some between.
 fn numbers<T: Integer>() -> Vec<i64> {
     let (low, high) = T::DTYPE.range();
     if T::DTYPE.bits() == 8 {
@@ -157,7 +159,7 @@ fn numbers<T: Integer>() -> Vec<i64> {
     near.chain((low..high).step_by(331)).chain([low, low + 1, high - 1, high]).collect()
 }
 
-/// What an operation gives, before it wraps.
+/// Returns the result of an operation before it wraps.
 fn expected<T: Integer>(op: Op, x: i64, y: i64) -> i64 {
     match op {
         Op::Not => !x,
@@ -245,7 +247,8 @@ fn reductions_of_few_bits() {
     });
 }
 
-/// Rows that begin within a word, elements that are written one by one, and those that stay as they were beside others.
+/// Checks elements that share a word with others: rows that begin within a word, and elements written one by
+/// one.
 fn neighbours<T: Integer>(device: &Device, beside: Beside<T>, in_place: InPlace<T>) -> Result<()> {
     for [n, d] in [[1, 1], [5, 1], [2, 2], [7, 3], [33, 5], [3, 31], [2, 1027], [130, 67]] {
         let x: Vec<T> = some(n * d);
@@ -263,7 +266,7 @@ fn neighbours<T: Integer>(device: &Device, beside: Beside<T>, in_place: InPlace<
     }
     for len in LENGTHS {
         let (x, s): (Vec<T>, T) = (some(70_001), T::of(-77));
-        // Every third reads nothing.
+        // Every third id reads nothing.
         let id = |i: usize| if i.is_multiple_of(3) { -1 } else { (i * 17 % x.len()) as i32 };
         let ids: Vec<i32> = (0..len).map(id).collect();
         let mut p = Tensor::from_slice(device, &x[5..][..len], [len])?;
@@ -290,7 +293,8 @@ fn graph(source: &str) -> Graph {
     }
 }
 
-/// By the macro, fused and not, and from the source, on the CPU by an interpreter of kernels; all as the interpreter of graphs.
+/// Checks the function compiled by the macro, fused and unfused, and compiled from its source. The CPU runs
+/// the latter through the kernel interpreter. All results agree with the interpreter of graphs.
 fn ways<T: Integer>(kind: Kind, device: &Device, source: &str, made: [Mixed<T>; 2]) -> Result<()> {
     let graph = graph(source);
     let target = match kind {
@@ -328,7 +332,7 @@ fn all_ways_give_the_same() {
 }
 
 fusion::fuse! {
-    /// The least of each type, written with a number that it does not have.
+    /// The least number of each type, written as a literal whose positive part the type cannot represent.
     pub fn least(x: i8[N]) -> (i8[N], i16[], i32[]) { (x + -128i8, -32768i16, -2147483648i32) }
 }
 

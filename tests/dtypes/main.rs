@@ -1,4 +1,4 @@
-//! What tensors store: every dtype on every device, against what Rust and `half` make of the same elements.
+//! Tensors store every dtype on every device, and results agree with Rust and `half` on the same elements.
 
 #[path = "../devices/mod.rs"]
 mod devices;
@@ -13,12 +13,12 @@ mod ints;
 mod ops;
 mod strict;
 
-/// The nearest number of a type of 16 bits, of two the one whose last bit is 0: found among the neighbours of a near one.
+/// Returns the bits of the nearest 16-bit float, with ties to even, from the neighbours of a near one.
 fn nearest(x: f64, near: u16, of_bits: impl Fn(u16) -> f64) -> u16 {
     if x.is_nan() || x.is_infinite() || x == 0.0 {
         return near;
     }
-    // What an infinity stands for is as far as the next number would be.
+    // An infinity counts as the number that would follow the largest.
     let value = |bits: u16| {
         let y = of_bits(bits);
         if y.is_infinite() { 2.0 * of_bits(bits - 1) - of_bits(bits - 2) } else { y }
@@ -29,12 +29,12 @@ fn nearest(x: f64, near: u16, of_bits: impl Fn(u16) -> f64) -> u16 {
     same_sign.min_by(|&a, &b| distance(a).total_cmp(&distance(b)).then((a & 1).cmp(&(b & 1)))).unwrap_or(near)
 }
 
-/// A number as the nearest `f16`.
+/// Rounds a number to the nearest `f16`.
 fn nearest_f16(x: f64) -> f16 {
     f16::from_bits(nearest(x, f16::from_f32(x as f32).to_bits(), |bits| f16::from_bits(bits).to_f64()))
 }
 
-/// A number as the nearest `bf16`.
+/// Rounds a number to the nearest `bf16`.
 fn nearest_bf16(x: f64) -> bf16 {
     bf16::from_bits(nearest(x, bf16::from_f32(x as f32).to_bits(), |bits| bf16::from_bits(bits).to_f64()))
 }

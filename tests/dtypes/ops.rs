@@ -1,7 +1,9 @@
-//! Every operation of the table on floats of 16 bits, all of them, and of 64, on every device that has them.
+//! Every operation of the table on all floats of 16 bits, and on floats of 64 bits, on every device that has
+//! them.
 //!
-//! Of 16 bits the exact result is rounded to `f32` and then to 16 bits, as the docs say; where the operation has an error in
-//! `f32`, that may go either way. The functions are compiled at run time; `tests/corpus` holds that to generated code.
+//! For 16 bits the exact result is rounded to `f32` and then to 16 bits, as the docs say. The last rounding
+//! may go either way where the operation has an error in `f32`. The functions are compiled at run time.
+//! `tests/corpus` checks that generated code agrees with them.
 
 use fusion::kernel::interpreted;
 use fusion::run::{Arg, run};
@@ -14,16 +16,16 @@ use fusion_compiler::ir::plan::Target;
 
 use crate::devices::{Kind, devices};
 
-/// A type of floats, and how its bits and numbers follow from each other.
+/// A float type, with the conversions between its numbers and bits.
 struct Floats<T> {
     dtype: DType,
     of: fn(f64) -> T,
     to: fn(T) -> f64,
-    /// Bits as a whole number, in the order of the numbers.
+    /// Function to bits as an integer, in the order of the numbers.
     bits: fn(T) -> i64,
 }
 
-/// Numbers of their bits, so that neighbours are one apart; −0 is next to 0.
+/// Maps bits to integers so that neighbouring numbers are one apart. −0 is next to 0.
 fn ordered(bits: i64, sign: i64) -> i64 {
     if bits & sign == 0 { bits } else { -(bits & !sign) - 1 }
 }
@@ -47,13 +49,14 @@ const DOUBLE: Floats<f64> = Floats {
     bits: |x| ordered(x.to_bits().cast_signed(), i64::MIN),
 };
 
-/// The operation as a function of tensors, if it is one on floats that users can name.
+/// Returns the source of the operation as a function of tensors, if it is an operation on floats that users
+/// can name.
 fn source(op: Op, dtype: DType) -> Option<(String, bool)> {
     let OpInfo { name, arity, typing, .. } = *op.info();
     if name.is_empty() || typing == Typing::ToBits {
         return None;
     }
-    // Whatever users can name of floats, but for the bits of `f32`, the CPU and PTX have of `f64`.
+    // The CPU and PTX have every nameable float operation in `f64`, except access to the bits of `f32`.
     let has = |dialect: Dialect| !matches!(dialect.lower(op, DType::F64), Lower::Never);
     assert!(!typing.accepts(DType::F32) || has(Dialect::Cpu) && has(Dialect::Ptx), "{op:?}");
     let (call, truth) = match typing {
@@ -68,7 +71,7 @@ fn source(op: Op, dtype: DType) -> Option<(String, bool)> {
     Some((format!("pub fn f({}) -> {result}[N] {{ {call} }}", params.join(", ")), truth))
 }
 
-/// What the device makes of columns of operands: numbers, or truth as 1 and 0.
+/// Runs the operation on columns of operands and returns numbers, or truth values as 1 and 0.
 fn results<T: Element>(
     floats: &Floats<T>,
     (text, truth): &(String, bool),
@@ -94,7 +97,7 @@ fn results<T: Element>(
     }
 }
 
-/// What the operation should give.
+/// Returns the expected result of the operation.
 fn expected(op: Op, args: &[f64], dtype: DType) -> f64 {
     if op == Op::Select {
         return if args[0] > 0.0 { args[1] } else { args[2] };
@@ -108,7 +111,7 @@ fn expected(op: Op, args: &[f64], dtype: DType) -> f64 {
 fn check<T: Element>(floats: &Floats<T>, columns_of: impl Fn(usize) -> Vec<Vec<T>>) {
     let narrow = floats.dtype.is_narrow();
     for (kind, device) in devices() {
-        // Which has no `f64`, and says so (`double.rs`).
+        // WGSL has no `f64`, and a launch there says so (`double.rs`).
         if !narrow && kind == Kind::Wgpu {
             continue;
         }
@@ -118,9 +121,9 @@ fn check<T: Element>(floats: &Floats<T>, columns_of: impl Fn(usize) -> Vec<Vec<T
             let columns = columns_of(op.info().arity);
             let results = results(floats, &function, &columns, &device);
             let bound = match (op.info().ulp.native, kind) {
-                // As near as the standard library of Rust, or twice that.
+                // The bound is as near as Rust's standard library, or twice that.
                 (1.., _) if !narrow => {
-                    // The table's own value of it is no nearer.
+                    // The table's own reference value is no nearer.
                     if matches!(op, Op::Erf | Op::Erfc) { 16 } else { 4 }
                 }
                 (0, Kind::Cpu | Kind::Cuda) => 0,
@@ -133,12 +136,12 @@ fn check<T: Element>(floats: &Floats<T>, columns_of: impl Fn(usize) -> Vec<Vec<T
                 let expect =
                     (floats.of)(if narrow { round(floats.dtype, f64::from(exact as f32)) } else { exact });
                 let tiny = |x: f64| x.abs() < f64::from(f32::MIN_POSITIVE);
-                // WGSL lets drivers take what is subnormal for zeros of any sign.
+                // WGSL lets drivers flush subnormal numbers to zeros of any sign.
                 if kind == Kind::Wgpu && (args.iter().any(|&x| tiny(x)) || tiny(exact)) {
                     continue;
                 }
                 let (a, b) = ((floats.to)(got), (floats.to)(expect));
-                // PTX's conversion of 16 bits gives one NaN, without a sign.
+                // PTX's conversion to 16 bits gives one NaN, without a sign.
                 let b = if op == Op::Copysign && narrow && args[1].is_nan() { b.copysign(a) } else { b };
                 let expect = (floats.of)(b);
                 // WGSL lets a driver round the product, too.
@@ -159,7 +162,7 @@ fn check<T: Element>(floats: &Floats<T>, columns_of: impl Fn(usize) -> Vec<Vec<T
     }
 }
 
-/// All numbers of 16 bits alone; of pairs and triples those of every so many.
+/// Returns all 16-bit numbers for one operand, and a sample of pairs or triples for more.
 fn of_16_bits<T: Copy>(arity: usize, of_bits: fn(u16) -> T) -> Vec<Vec<T>> {
     if arity == 1 {
         return vec![(0..=u16::MAX).map(of_bits).collect()];
@@ -184,7 +187,7 @@ fn brain_floats() {
     check(&BRAIN, |arity| of_16_bits(arity, bf16::from_bits));
 }
 
-/// Numbers without a pattern: half of them any bits, half of sizes from 2⁻¹⁰ to 2¹⁰.
+/// Returns pseudo-random numbers, half of them with any bits and half with sizes from 2⁻¹⁰ to 2¹⁰.
 fn random_doubles() -> impl Iterator<Item = f64> {
     let mut state = 1u64;
     std::iter::repeat_with(move || {
@@ -220,7 +223,7 @@ const EDGES: [f64; 19] = [
     f64::NAN,
 ];
 
-/// Edges; angles next to quarter turns; and any numbers.
+/// Returns edges, angles next to quarter turns, and random numbers.
 fn of_64_bits() -> Vec<f64> {
     let small = (1..=300).map(|n| f64::from(n) * std::f64::consts::FRAC_PI_2);
     let large = (1..=8).map(|n| f64::from(n) * 5_319_372_648_326_541_416_707_072.0);
@@ -228,7 +231,8 @@ fn of_64_bits() -> Vec<f64> {
     chosen.flat_map(|x| [x, -x]).chain(random_doubles().take(4000)).collect()
 }
 
-/// All pairs of edges; powers next to the largest and the smallest, of bases near 1, too; and any pairs.
+/// Returns all pairs of edges, powers next to the largest and smallest numbers with bases near 1 among them,
+/// and random pairs.
 fn pairs_of_64_bits() -> Vec<(f64, f64)> {
     let edges: Vec<f64> = EDGES.into_iter().flat_map(|x| [x, -x]).collect();
     let edges = edges.iter().flat_map(|&x| edges.iter().map(move |&y| (x, y))).collect::<Vec<_>>();

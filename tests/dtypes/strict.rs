@@ -1,4 +1,5 @@
-//! `#[fuse(strict)]`: a fused function gives the bits of its operations called one by one, each with a result in memory.
+//! `#[fuse(strict)]`: a fused function gives the bits of its operations called one by one, each with a result
+//! in memory.
 
 use fusion::{Device, Result, Tensor, bf16, f16};
 
@@ -23,14 +24,14 @@ fusion::fuse! {
     #[fuse(strict)]
     pub fn weights(x: f16[N, D], y: f16[N, D]) -> f16[N, D] { softmax(x * y, D) }
 
-    /// A function of the library is one operation, and so is a mean.
+    /// A function of the library counts as one operation, and so does a mean.
     #[fuse(strict)]
     pub fn centered(x: f16[N, D]) -> (f16[N, D], f16[N], f16[N, D]) {
         let m = mean(x, D);
         (sigmoid(x - m), std(x, D), layer_norm(x, D))
     }
 
-    /// What is in `f32` already stays as exact as that.
+    /// A value that is already in `f32` keeps its precision.
     #[fuse(strict)]
     pub fn stepped(m: &mut f32[N], g: f16[N]) { m = lerp(m, g, 0.5); }
 
@@ -43,7 +44,7 @@ fusion::fuse! {
     #[fuse(strict)]
     pub fn brain(x: bf16[N, D], y: bf16[N, D]) -> bf16[N, D] { if x * y > x { sqrt(abs(x * y + y)) } else { x - y } }
 
-    /// Products and sums are two roundings.
+    /// The product and the sum are two roundings.
     #[fuse(strict)]
     pub fn apart(x: f32[N], y: f32[N]) -> f32[N] { x * y + y }
 
@@ -111,7 +112,7 @@ fn comparisons_and_brain_floats() {
 
 #[test]
 fn nothing_becomes_fma() {
-    // WGSL lets a driver do so.
+    // WGSL lets a driver fuse them.
     for device in crate::devices::exact_devices() {
         let x: Vec<f32> = (0..1000).map(|i| 1.0 + i as f32 / 977.0).collect();
         let t = Tensor::from_slice(&device, &x, [1000]).unwrap();

@@ -1,4 +1,5 @@
-//! Extents that do not fit what a function does along a dim: errors say so in the words of its source, and what would fit.
+//! Extents that do not fit an operation along a dim give errors in the words of the source, with extents that
+//! would fit.
 
 use fusion::{Device, Result, Tensor};
 
@@ -27,7 +28,7 @@ fn zeros<const R: usize>(shape: [usize; R]) -> Result<Tensor<f32>> {
     Tensor::zeros(&Device::cpu(), shape)
 }
 
-/// That a call is refused with this error.
+/// Asserts that a call is refused with this error.
 fn refused<T>(result: Result<T>, expect: &str) {
     assert_eq!(result.map(drop).expect_err("extents do not fit").to_string(), expect);
 }
@@ -102,7 +103,7 @@ fn parts_of_dims() -> Result<()> {
     Ok(())
 }
 
-/// Of a function of the library users know the dims that they pass.
+/// Errors in library functions name the dims that users pass.
 #[test]
 fn groups() -> Result<()> {
     let expect = |function: &str, groups: &str, fits: &str| {
@@ -122,7 +123,7 @@ fn groups() -> Result<()> {
     Ok(())
 }
 
-/// Whatever computes with coordinates says that it does, by the name that the user calls.
+/// Every operation that computes with coordinates reports their limit, under the name that the user calls.
 #[test]
 fn coordinates_beyond_i32() -> Result<()> {
     let x = zeros([0, 1 << 31])?;

@@ -1,4 +1,5 @@
-//! Numbers of elements where vectors of a loop are written side by side, as those of long chains of operations are.
+//! Coordinates are right in loops that interleave several vectors, as unroll and jam does for long chains of
+//! operations.
 
 use fusion::prelude::*;
 

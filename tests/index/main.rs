@@ -1,5 +1,5 @@
-//! `slice`, `flip`, `roll`, `pad`, `concat` and `take`, on every device, against plain loops: elements at other places,
-//! and no copy of them.
+//! `slice`, `flip`, `roll`, `pad`, `concat` and `take` agree with plain loops on every device, and copy no
+//! elements.
 
 #[path = "../devices/mod.rs"]
 mod devices;
@@ -24,12 +24,12 @@ fuse! {
         (slice(x, D -> A, ..less), slice(x, D -> B, more..))
     }
     pub(crate) fn differences(x: f32[T]) -> f32[S] { slice(x, T -> S, 1..) - slice(x, T -> S, ..T - 1) }
-    /// The old and the new value of the function are read at the same place.
+    /// The slice applies to a computed value, and the coordinate counts in the sliced dim.
     pub(crate) fn of_values(x: f32[N, D], b: f32[D]) -> f32[N, K] {
         exp(slice(x * 2.0 + b, D -> K, 2..)) + index(K) as f32
     }
     pub(crate) fn fixed(x: f32[N, C = 5]) -> f32[N, K = 3] { slice(x, C -> K, 1..4) * 2.0 }
-    /// Sums of three of five.
+    /// Sums of three elements out of five.
     pub(crate) fn fixed_sums(x: f32[N, C = 5]) -> (f32[N], f32[N]) {
         let part = slice(x, C -> K, 1..4);
         (sum(part, K), at(flip(part, K), K, 0))
@@ -48,7 +48,7 @@ fuse! {
     pub(crate) fn palindrome(x: f32[N]) -> f32[N] { x - flip(x, N) }
     pub(crate) fn rolled(x: f32[N, D], by: i32) -> f32[N, D] { roll(x, D, by) }
     pub(crate) fn rolled_rows(x: f32[N, D]) -> f32[N, D] { roll(x, N, 2) + roll(x, N, -1) }
-    /// Each row by its own distance.
+    /// Rolls each row by its own distance.
     pub(crate) fn skewed(x: f32[N, D]) -> f32[N, D] { roll(x, D, index(N) - D / 2) }
     pub(crate) fn roll_in_place(p: &mut f32[N, D]) { p = roll(p, D, 1) + 10.0; }
     pub(crate) fn flip_in_place(p: &mut f32[N], q: &mut f32[N]) {
@@ -58,7 +58,7 @@ fuse! {
     }
     pub(crate) fn softmax_backwards(x: f32[N, D]) -> f32[N, D] { flip(softmax(x, D), D) }
     pub(crate) fn softmax_of_backwards(x: f32[N, D]) -> f32[N, D] { softmax(flip(x, D), D) }
-    /// Rows that are made of other rows' sums.
+    /// Combines each row's mean with that of another row.
     pub(crate) fn next_mean(x: f32[N, D]) -> f32[N] { mean(x, D) - roll(mean(x, D), N, 1) }
 }
 
@@ -75,11 +75,11 @@ fuse! {
     }
     pub(crate) fn joined(x: f32[N, A], y: f32[N, B]) -> f32[N, D] { concat((x, A), (y, B) -> D) }
     pub(crate) fn three(x: f32[A], y: f32[B], z: f32[C = 3]) -> f32[D] { concat((x, A), (y * 2.0, B), (z, C) -> D) }
-    /// Without a dim of its own `y` is the same along those of `x`.
+    /// `y` lacks a dim of `x` and is repeated along it.
     pub(crate) fn rows_joined(x: f32[A, D], y: f32[B]) -> f32[S, D] { concat((x, A), (y, B) -> S) }
     pub(crate) fn joined_integers(x: i32[A], y: i32[B]) -> i32[D] { concat((x, A), (y, B) -> D) }
     pub(crate) fn joined_softmax(x: f32[N, A], y: f32[N, B]) -> f32[N, D] { softmax(concat((x, A), (y, B) -> D), D) }
-    /// Rotary embedding (Su et al. 2021), the two parts of a pair half a row apart.
+    /// Rotary embedding (Su et al. 2021), with the two elements of a pair half a row apart.
     pub(crate) fn rope(x: f32[T, D], cosine: f32[T, H], sine: f32[T, H]) -> f32[T, D] {
         let (a, b) = (slice(x, D -> H, ..D / 2), slice(x, D -> H, D / 2..));
         concat((a * cosine - b * sine, H), (a * sine + b * cosine, H) -> D)
@@ -97,7 +97,7 @@ fuse! {
     pub(crate) fn chained(x: f32[V], a: i32[W], b: i32[N]) -> f32[N] { take(take(x, V, a), W, b) }
     pub(crate) fn taken_backwards(x: f32[V], ids: i32[N]) -> f32[N] { take(flip(x, V), V, ids) }
     pub(crate) fn taken_integers(x: i32[V], ids: i32[N]) -> i32[N] { take(x, V, ids) }
-    /// The rows of the softmax are made of what is taken.
+    /// The rows of the softmax contain gathered elements.
     pub(crate) fn attention_bias(s: f32[T, S], bias: f32[B], ids: i32[T, S]) -> f32[T, S] {
         softmax(s + take(bias, B, ids), S)
     }
@@ -108,27 +108,27 @@ fuse! {
 }
 
 fuse! {
-    /// Dims of any extent, from either end.
+    /// Elements at either end of dims of any extent.
     pub(crate) fn ends(x: f32[N, T]) -> (f32[N], f32[T]) { (at(x, T, T - 1) - at(x, T, 0), at(x * 2.0, N, 1)) }
-    /// Heads in the other order, each of them one step on.
+    /// Reverses the order of heads, and rolls each of them by one.
     pub(crate) fn regrouped(x: f32[N, C], H: dim) -> f32[N, C] {
         let y = flip(split(x, C -> (H, D)), H);
         merge(roll(y, D, 1), (H, D) -> C)
     }
     pub(crate) fn against_others(x: f32[T]) -> f32[T, S] { flip(x, T) - rename(flip(x, T), T -> S) * 2.0 }
-    /// Neighbouring rows, combined along what is not innermost.
+    /// Combines neighbouring rows along the outer dim.
     pub(crate) fn correlation(x: f32[N, D]) -> f32[D] { sum(x * roll(x, N, 1), N) }
-    /// Where the row itself says: how many of its elements are positive.
+    /// Gathers at a place that the row itself determines: the number of its positive elements.
     pub(crate) fn by_count(x: f32[N, D], table: f32[V]) -> f32[N, D] {
         let count = sum(if x > 0.0 { 1.0 } else { 0.0 }, D) as i32;
         x + take(table, V, count)
     }
-    /// One after another, from the inside: 3 steps on, 5 more before, the last first, the first half.
+    /// Chains index operations: roll by 3, pad by 5, flip, concatenate, and take the first half.
     pub(crate) fn many_steps(x: f32[N]) -> f32[M] {
         let y = flip(pad(roll(x, N, 3), N -> P, 5, 0, value = 1.0), P);
         slice(concat((y, P), (x, N) -> Q), Q -> M, ..Q / 2) + 0.5
     }
-    /// Fixed dims that one thread runs through, at other places.
+    /// Index operations along fixed dims that one thread loops over.
     pub(crate) fn channels(x: f32[N, C = 3], w: f32[C]) -> (f32[N], f32[N, C]) {
         let y = roll(x, C, 1) * w;
         (sum(y, C) + at(flip(x, C), C, 0), x - max(flip(y, C), C))
@@ -138,7 +138,7 @@ fuse! {
     pub(crate) fn long(x: f32[N, T]) -> f32[T, N] { flip(x, N) }
 }
 
-/// Whole numbers, so that sums are exact.
+/// Returns whole numbers, so that sums are exact.
 fn numbers(count: usize) -> Vec<f32> {
     (0..count).map(|i| (i * 37 % 23) as f32 - 11.0).collect()
 }
@@ -147,7 +147,7 @@ fn grid(rows: usize, cols: usize, at: impl Fn(usize, usize) -> f32) -> Vec<f32> 
     (0..rows * cols).map(|i| at(i / cols, i % cols)).collect()
 }
 
-/// NaN is one value.
+/// Asserts equality, with all NaN equal.
 #[track_caller]
 fn same(got: &[f32], expected: &[f32], what: &str) {
     let is = |(a, b): (&f32, &f32)| a == b || a.is_nan() && b.is_nan();
@@ -207,7 +207,8 @@ fn slices() {
     });
 }
 
-/// Rows of what is read elsewhere, some of them as long as those that are cut into parts.
+/// Reductions along index operations agree with plain loops. Some rows are long enough to be split into
+/// parts.
 #[test]
 fn what_is_combined_along_slices() {
     on_devices(|device| {
@@ -587,6 +588,6 @@ fn one_kernel_each() {
     for (name, count) in kernels {
         assert_eq!(count, 1, "{name}");
     }
-    // A sum that other rows need is made before them.
+    // A kernel of its own computes a sum that other rows need.
     assert_eq!(next_mean::report().kernels(), 2);
 }

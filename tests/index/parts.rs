@@ -1,4 +1,4 @@
-//! Index operations along dims that stand for several: merged, split, or channels in groups.
+//! Index operations along dims that are merged, split, or channels in groups.
 
 use fusion::prelude::*;
 
@@ -6,7 +6,7 @@ use crate::devices::on_devices;
 use crate::{close, grid, numbers, same};
 
 fuse! {
-    // Along dims that stand for several.
+    // Index operations along merged dims.
     pub(crate) fn rolled_parts(x: f32[N, C], by: i32, H: dim) -> (f32[N, C], f32[N, C]) {
         let y = merge(2.0 * split(x, C -> (H, D)), (H, D) -> C);
         (roll(y, C, by), flip(y, C))
@@ -19,23 +19,23 @@ fuse! {
         let y = merge(2.0 * split(x, C -> (H, D)), (H, D) -> C);
         (slice(y, C -> K, 1..), pad(y, C -> P, 1, 2), take(y, C, ids), concat((y, C), (e, E) -> J))
     }
-    /// A dim that goes by its extent, which no parameter has.
+    /// A dim named by its extent, which no parameter has.
     pub(crate) fn merged_to_a_number(x: f32[N, H = 2, D = 3]) -> f32[N] { sum(merge(x, (H, D) -> 6), 6) }
-    /// A name stands for what it is in its block alone.
+    /// A name is local to its block.
     pub(crate) fn sliced_by_a_name(x: f32[D], on: bool) -> f32[K] {
         let h = 1;
         let y = if on { let h = 2; x * h } else { let h = x * 2.0; h + 1.0 };
         slice(y, D -> K, h..)
     }
-    /// Sums, products and means of nothing.
+    /// Sums, products and means of no elements.
     pub(crate) fn of_nothing(x: f32[N, C = 4, D]) -> (f32[N, D], f32[N, D], f32[N]) {
         (sum(slice(x, C -> K, 4..), K), prod(slice(x, C -> K, 4..), K), mean(slice(x, D -> E, 3..3), (C, E)))
     }
-    /// Numbers less than 0 are divided in bounds and positions as they are elsewhere.
+    /// Negative numbers divide the same way in bounds, positions and expressions: towards zero.
     pub(crate) fn towards_zero(x: f32[N, D]) -> (f32[N], f32[N, K], i32[]) {
         (at(x, D, (D - 5) / 2 + 3), slice(x, D -> K, (D - 7) / 2 + 2..), (D - 5) / 2 + 3)
     }
-    // Where the place follows from dims that the dim stands for, or from a tensor that has it.
+    // Positions that depend on the parts of the merged dim, or come from a tensor that has the dim.
     pub(crate) fn by_parts(x: f32[N, C], ids: i32[H], each: i32[C]) -> (f32[N, H], f32[N, C], f32[N, C]) {
         let y = merge(2.0 * split(x, C -> (H, D)), (H, D) -> C);
         (take(y, C, ids), take(y, C, each), roll(y, C, index(C) % 3))
@@ -47,7 +47,7 @@ fuse! {
     pub(crate) fn channels_of_groups(x: f32[N, C, L], ids: i32[C]) -> f32[N, C, L] {
         take(group_norm(x, C, 2, L), C, ids)
     }
-    /// Two dims that have a part in common.
+    /// Two merged dims that share a part.
     pub(crate) fn renamed_first(a: f32[A, B], b: f32[A, D]) -> f32[P, R] {
         let z = merge(b, (A, D) -> Q);
         flip(merge(a, (A, B) -> P), P) * rename(z, Q -> R)
@@ -60,7 +60,7 @@ fuse! {
     pub(crate) fn groups_of_rows(x: f32[N, C]) -> f32[N, C] { group_norm(x, C, 2) }
 }
 
-/// A dim that stands for several has one number for each element, whatever those are.
+/// A merged dim numbers its elements one by one, whatever its parts are.
 #[test]
 fn along_dims_that_stand_for_several() {
     on_devices(|device| {
@@ -80,7 +80,7 @@ fn along_dims_that_stand_for_several() {
             let expected: Vec<f32> = (0..all).map(|i| a[(i + all - 2 % all) % all]).collect();
             same(&rolled.to_vec()?, &expected, &what);
             same(&middle.to_vec()?, &[a[all / 2]], &what);
-            // The second is out of range.
+            // The second id is out of range.
             let ids = [c as i32 - 1, c as i32, 0];
             let others = numbers(n * 5);
             let e = Tensor::from_slice(device, &others, [n, 5])?;
@@ -99,7 +99,7 @@ fn along_dims_that_stand_for_several() {
     });
 }
 
-/// Where the place follows from dims that are parts of it.
+/// Positions may depend on dims that are parts of the indexed dim.
 #[test]
 fn along_dims_by_their_parts() {
     on_devices(|device| {

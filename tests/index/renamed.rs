@@ -1,4 +1,4 @@
-//! Renamed values, on every device: nests of stencils, pairs, rows of pairs, and updates in place.
+//! Renamed values on every device: nested stencils, pairs, rows of pairs, and updates in place.
 
 use fusion::prelude::*;
 
@@ -14,7 +14,7 @@ fuse! {
     pub(crate) fn plainly_blurred(x: f32[H, W]) -> f32[H, W] {
         plain_blur(plain_blur(plain_blur(plain_blur(x, H), W), H), W)
     }
-    /// A renamed value is no value of its own.
+    /// A renamed value is not stored as a value of its own.
     fn inner_edge(x, D: dim, k) { take(rename(exp(x), D -> S) + index(S) as f32, S, clamp(index(D) + k, 0, D - 1)) }
     pub(crate) fn of_inner(x: f32[H, W]) -> f32[H, W] { inner_edge(0.25 * inner_edge(x, H, -1), W, 1) - x }
 }
@@ -26,7 +26,7 @@ fuse! {
         let y = softmax(x, D) * exp(sin(x)) + tanh(x) * log1p(exp(x));
         sum(abs(y - rename(y, N -> M)), D)
     }
-    /// Rows that have been combined, beside others.
+    /// Pairs of a reduced value, which is a result, too.
     pub(crate) fn between_norms(x: f32[N, D]) -> (f32[N, M], f32[N]) {
         let n = norm(x, D);
         (n * rename(n, N -> M), n)
@@ -35,7 +35,7 @@ fuse! {
     pub(crate) fn triples(x: f32[N]) -> f32[N, M] {
         sum(x * rename(x, N -> M) * rename(x, N -> K), K) - flip(rename(x, N -> M), M)
     }
-    /// The dim that it is renamed to has been combined along inside.
+    /// Renames to a dim that an inner reduction has used.
     pub(crate) fn along_inside(x: f32[N, M = 4]) -> f32[M, L] {
         let s = at(x, N, 0) + sum(rename(at(x, N, 0), M -> L), L);
         s * rename(s, M -> L)
@@ -60,7 +60,7 @@ fuse! {
     pub(crate) fn drawn_together(p: &mut f32[N]) { p += 0.1 * mean(rename(p, N -> M) - p, M); }
 }
 
-/// Along both dims, as the functions do.
+/// Blurs along both dims, as the functions do.
 fn blur(x: &[f64], (h, w): (usize, usize)) -> Vec<f64> {
     let along = |x: &[f64], place: &dyn Fn(usize, usize, i64) -> usize| -> Vec<f64> {
         let at = |i: usize, k: i64| x[place(i / w, i % w, k)];
@@ -80,7 +80,7 @@ fn near(got: &[f32], expected: &[f64], bound: f64, what: &str) {
     );
 }
 
-/// Between -1 and 1.
+/// Returns numbers between -1 and 1.
 fn wide(count: usize) -> Vec<f32> {
     numbers(count).iter().map(|x| x / 12.0).collect()
 }

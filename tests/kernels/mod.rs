@@ -4,12 +4,12 @@ use fusion_compiler::check::{Function, Source, front_end};
 use fusion_compiler::ir::plan::{Launch, Plan, Step, Target};
 use fusion_compiler::{KernelCode, compile};
 
-/// The functions of `kernels.fuse`, in order.
+/// Returns the functions of `kernels.fuse`, in order.
 pub(crate) fn functions() -> Vec<Function> {
     functions_of(include_str!("kernels.fuse"))
 }
 
-/// Those of a text.
+/// Returns the functions of a text.
 pub(crate) fn functions_of(text: &str) -> Vec<Function> {
     match front_end(text.parse().expect("the kernels are tokens")) {
         Ok(Source::Items(functions, _)) => functions,
@@ -17,7 +17,7 @@ pub(crate) fn functions_of(text: &str) -> Vec<Function> {
     }
 }
 
-/// The plan of a function, for all targets.
+/// Compiles a function for all targets.
 pub(crate) fn plan(function: &Function) -> Plan<KernelCode> {
     compile(function.graph.clone(), &Target::ALL, &|span| {
         let start = function.spans[span.0 as usize].start();
@@ -25,13 +25,13 @@ pub(crate) fn plan(function: &Function) -> Plan<KernelCode> {
     })
 }
 
-/// What a plan runs on a target, step by step.
+/// Returns the steps that a plan runs on a target.
 pub(crate) fn steps(plan: &Plan<KernelCode>, target: Target) -> &[Step<KernelCode>] {
     let program = plan.programs.iter().find(|program| program.target == target);
     &program.expect("the plan is for all targets").steps
 }
 
-/// All launches of all variants of a step.
+/// Returns all launches of all variants of a step.
 pub(crate) fn launches(step: &Step<KernelCode>) -> impl Iterator<Item = &Launch<KernelCode>> {
     step.variants.iter().flat_map(|variant| variant.launches.iter())
 }

@@ -1,4 +1,4 @@
-//! The bits of floats, and the floats of bits.
+//! Conversions between floats and their bits.
 
 use fusion::prelude::*;
 
@@ -8,7 +8,7 @@ fuse! {
     pub(crate) fn bits_of(x: f32[N]) -> u32[N] { to_bits(x) }
     pub(crate) fn of_bits(x: u32[N]) -> f32[N] { from_bits(x) }
     pub(crate) fn known(x: u32[N]) -> (u32[N], f32[N]) { (x + to_bits(1.0), from_bits(0x40490fdb) + x as f32) }
-    /// The next number away from 0, and the power of two below: what bits are taken for.
+    /// Typical uses of bits: the next number away from 0, and the largest power of two below a number.
     pub(crate) fn next(x: f32[N]) -> f32[N] { from_bits(to_bits(x) + 1) }
     pub(crate) fn power_below(x: f16[N]) -> f32[N] { from_bits(to_bits(x as f32) & 0x7f800000) }
 }

@@ -1,4 +1,5 @@
-//! `#[fuse(fast_math)]`: devices' approximations, within what `docs/NUMERICS.md` says of them; the CPU has none.
+//! `#[fuse(fast_math)]`: approximations of devices are within the bounds of `docs/NUMERICS.md`. The CPU has
+//! none.
 
 use fusion::prelude::*;
 
@@ -31,7 +32,8 @@ fuse! {
 
 type Call = fn(&[Tensor<f32>]) -> Result<Tensor<f32>>;
 
-/// A function, the numbers it is measured at, and what errors are told in units of 2⁻²³ of.
+/// A function, the range of its measured arguments, and the unit of its errors. Errors are in multiples of
+/// 2⁻²³ of that unit.
 struct Row {
     name: &'static str,
     fast: Call,
@@ -39,20 +41,20 @@ struct Row {
     of: fn(&[f64]) -> f64,
     domain: [f32; 2],
     unit: Unit,
-    /// What is expected at an argument and of a result, of their sizes, in units of 2⁻²³: of PTX's approximations, and the sum where one is made
-    /// of two; and of WGSL's own functions.
+    /// Expected error for the size of an argument and of a result, in units of 2⁻²³. The first is that of
+    /// PTX's approximations, as a sum where a function uses two. The second is that of WGSL's own functions.
     ptx: fn(f64, f64) -> f64,
     wgsl: fn(f64, f64) -> f64,
 }
 
-/// What an error is measured in.
+/// The unit of an error.
 #[derive(Clone, Copy)]
 enum Unit {
-    /// The result's size.
+    /// The size of the result.
     Relative,
-    /// The same, and 1.
+    /// The size of the result, plus 1.
     Mixed,
-    /// 1.
+    /// The number 1.
     Absolute,
 }
 
@@ -90,7 +92,8 @@ const ROWS: &[Row] = &[
     Row { name: "cos", fast: |x| q_cos(&x[0]), accurate: |x| kernels::f_cos(&x[0]), of: |x| x[0].cos(), domain: [-HALF_TURN, HALF_TURN], unit: Unit::Absolute, ptx: |_, _| 5e-7 / EPSILON, wgsl: |_, _| 4.9e-4 / EPSILON },
 ];
 
-/// Numbers of every size in the domain, small ones too; of two arguments the second ones in another order, and negative.
+/// Returns numbers of every size in the domain, small ones too. A second operand has them negated, in another
+/// order.
 fn arguments(row: &Row) -> Vec<Vec<f32>> {
     let [low, high] = row.domain;
     let even = (0..=20_000).map(|i| low + (high - low) * (i as f32 / 20_000.0));
@@ -100,7 +103,8 @@ fn arguments(row: &Row) -> Vec<Vec<f32>> {
     if row.name == "div" { vec![first, second] } else { vec![first] }
 }
 
-/// The largest error in the row's unit, and the arguments it is at; and the largest share of what is expected.
+/// The largest error in the row's unit with its arguments, and the largest error as a share of the expected
+/// one.
 struct Worst {
     error: f64,
     at: Vec<f32>,
@@ -108,7 +112,7 @@ struct Worst {
 }
 
 impl Worst {
-    /// Rounded up, so that it is not exceeded.
+    /// Formats the error rounded up, so that no measured error exceeds it.
     fn text(&self) -> String {
         let at: Vec<String> = self.at.iter().map(|x| format!("{x:?}")).collect();
         format!("{:.2} at {}", (self.error * 100.0).ceil() / 100.0, at.join(", "))
@@ -140,7 +144,7 @@ fn measured(row: &Row, (kind, device): (Kind, &Device), columns: &[Vec<f32>]) ->
 const TABLE: &str = "fast math";
 const TITLES: [&str; 5] = ["arguments", "ε of", "PTX", "H200", "WGSL"];
 
-/// The column of a GPU of this process.
+/// Returns the table column of a GPU of this process.
 fn column(kind: Kind, device: &Device) -> usize {
     match kind {
         Kind::Cpu => unreachable!("nothing is approximated there"),
@@ -197,7 +201,7 @@ fn approximations_are_within_their_bounds() {
     report(&failures);
 }
 
-/// In PTX numbers below the normal ones are 0, and so is what is divided by more than 2¹²⁶.
+/// PTX's approximations flush subnormal numbers to 0, and quotients by more than 2¹²⁶, too.
 #[test]
 fn what_is_too_small_is_zero() {
     let (small, large) = (f32::MIN_POSITIVE / 4.0, f32::MAX / 2.0);
@@ -220,14 +224,14 @@ fn what_is_too_small_is_zero() {
     }
 }
 
-/// What fuses is the same, and the texts say what is approximated.
+/// `fast_math` leaves fusion as it is, and the texts contain the approximations.
 #[test]
 fn rows_take_approximations_too() {
     #[cfg(feature = "ptx")]
     {
         let [fast, accurate] = [q_softmax::PTX, softmax_of_rows::PTX];
         assert!(fast.contains("ex2.approx.ftz.f32") && fast.contains("div.approx.ftz.f32"));
-        // Of a reduced argument that is within the bound of `exp`.
+        // An approximation of a reduced argument is within the bound of `exp`.
         assert!(!accurate.replace("ex2.approx.ftz", "").contains("approx") && !accurate.contains(".full"));
     }
     #[cfg(feature = "wgsl")]

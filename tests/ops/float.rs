@@ -1,4 +1,4 @@
-//! Operations on `f32`, against the `f64` column of the table.
+//! Operations on `f32` are within their bounds of the `f64` column of the table.
 
 use fusion_compiler::ir::dtype::DType;
 use fusion_compiler::ir::ops::{Op, Typing};
@@ -6,7 +6,7 @@ use fusion_compiler::ulp::{NEAR_QUARTER_TURNS, distance};
 
 use super::{EDGES, Kind, devices, download, is_base, kernels, random_bits, report, upload};
 
-/// One result of an operation, and what was asked for.
+/// A result of an operation, with its arguments.
 pub(super) struct Case<'a> {
     pub(super) op: Op,
     pub(super) args: &'a [f32],
@@ -14,8 +14,8 @@ pub(super) struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// Every value that a correctly rounded reference may give. A fused multiply-add is taken in `f32`, since rounding
-    /// to `f64` first may be off by one; the oldest instruction set rounds twice.
+    /// Returns every value that a correctly rounded reference may give. A fused multiply-add uses `f32`,
+    /// because rounding to `f64` first may be off by one. The oldest instruction set rounds twice.
     fn expect(&self, kind: Kind, args: &[f32]) -> Vec<f32> {
         if let (Op::Fma, &[x, y, z]) = (self.op, args) {
             let once = x.mul_add(y, z);
@@ -29,7 +29,7 @@ impl Case<'_> {
         vec![(self.op.info().eval.float)(&wide) as f32]
     }
 
-    /// How far the result is from what it should be.
+    /// Returns the distance of the result from the expected one.
     pub(super) fn error(&self, kind: Kind) -> u64 {
         error(kind, self.args, self.actual, |args| self.expect(kind, args))
     }
@@ -44,11 +44,13 @@ impl Case<'_> {
     }
 }
 
-/// How far a result is from the nearest of those that the arguments may give, infinities, NaN and the signs of zeros included.
+/// Returns the distance of a result from the nearest expected one, with infinities, NaN and the signs of
+/// zeros.
 ///
-/// WGSL lets a driver flush subnormal operands and results to zero of either sign, and ignore the sign of a zero: both are
-/// no error. It also lets a driver assume that there is no NaN and no infinity, so our docs promise finite values
-/// only; what holds all the same on the software Vulkan is asserted here as it is: infinities and NaN as on the CPU.
+/// WGSL lets a driver flush subnormal operands and results to zero of either sign, and ignore the sign of a
+/// zero. Both count as no error. WGSL also lets a driver assume that there is no NaN and no infinity, so the
+/// docs promise finite values only. The software Vulkan still treats infinities and NaN as the CPU does, and
+/// the tests assert that.
 pub(super) fn error(kind: Kind, args: &[f32], actual: f32, expect: impl Fn(&[f32]) -> Vec<f32>) -> u64 {
     let of = |expect: f32| match kind {
         Kind::Wgpu if expect.abs() < f32::MIN_POSITIVE && actual == 0.0 => 0,
@@ -61,7 +63,7 @@ pub(super) fn error(kind: Kind, args: &[f32], actual: f32, expect: impl Fn(&[f32
     all.into_iter().map(of).min().expect("a function has a value")
 }
 
-/// The operands, with each subnormal or zero as it is or as a zero of either sign.
+/// Returns the operands, with each subnormal or zero unchanged or as a zero of either sign.
 fn flushings(args: &[f32]) -> Vec<Vec<f32>> {
     let mut all = vec![vec![]];
     for &x in args {
@@ -74,7 +76,8 @@ fn flushings(args: &[f32]) -> Vec<Vec<f32>> {
     all
 }
 
-/// Runs the operation over columns of operands on every device, and gives a line for each result out of bounds.
+/// Runs the operation over columns of operands on every device, and returns a line for each result out of
+/// bounds.
 fn failures(op: Op, columns: &[Vec<f32>]) -> Vec<String> {
     let function = kernels::float(op).expect("an operation on floats");
     let mut failures = Vec::new();
@@ -96,24 +99,24 @@ fn failures(op: Op, columns: &[Vec<f32>]) -> Vec<String> {
     failures
 }
 
-/// The arguments of points, each in a column.
+/// Transposes points into columns of arguments.
 pub(super) fn columns(points: &[[f32; 3]], arity: usize) -> Vec<Vec<f32>> {
     (0..arity).map(|i| points.iter().map(|point| point[i]).collect()).collect()
 }
 
-/// A number of either sign with an exponent from −20 to 19.
+/// Returns a number of either sign with an exponent from −20 to 19.
 fn moderate(bits: u32) -> f32 {
     f32::from_bits(bits & 0x807f_ffff | (107 + (bits >> 9) % 40) << 23)
 }
 
-/// By turns any bits, and moderate numbers.
+/// Returns any bits if `turn` is even, and moderate numbers if it is odd.
 pub(super) fn any(turn: u64, random: &mut impl Iterator<Item = u32>) -> [f32; 3] {
     let mut next = || random.next().expect("there is no end to them");
     let bits = [next(), next(), next()];
     if turn.is_multiple_of(2) { bits.map(f32::from_bits) } else { bits.map(moderate) }
 }
 
-/// All combinations of edges; any bits; and moderate numbers.
+/// Returns all combinations of edges, then any bits, then moderate numbers.
 pub(super) fn points(arity: usize) -> Vec<[f32; 3]> {
     let mut points = vec![[0.0; 3]];
     for i in 0..arity {
@@ -137,7 +140,7 @@ fn of_arity(arity: usize) -> impl Iterator<Item = Op> {
 #[test]
 fn each_operation_on_floats_has_a_function() {
     for &op in Op::ALL {
-        // Bits of truth values are not bits of floats; and some operations are made by the compiler alone.
+        // Bits of truth values are not bits of floats, and only the compiler creates some of the operations.
         let bits =
             matches!(op.info().typing, Typing::ToBits | Typing::Encode | Typing::Decode | Typing::Double);
         let made = matches!(
@@ -172,7 +175,8 @@ fn ternary_operations_are_within_their_bounds() {
     report(&of_arity(3).flat_map(|op| failures(op, &columns(&points, 3))).collect::<Vec<_>>());
 }
 
-/// Angles of every size: those next to quarter turns, where taking these off loses most, and any.
+/// Angles of every size: random ones, and those next to quarter turns, where the subtraction of the turns
+/// loses most.
 #[test]
 fn circular_functions_are_within_their_bounds_at_every_exponent() {
     let near = NEAR_QUARTER_TURNS.into_iter().flat_map(|bits| bits - 2..=bits + 2);
@@ -186,7 +190,7 @@ fn circular_functions_are_within_their_bounds_at_every_exponent() {
     report(&ops.into_iter().flat_map(|op| failures(op, std::slice::from_ref(&column))).collect::<Vec<_>>());
 }
 
-/// What holds although WGSL does not promise it, since it is asked of the bits.
+/// WGSL does not promise NaN, but these operations test the bits, so NaN passes on every device.
 #[test]
 fn nan_passes_through_min_and_max_on_every_device() {
     for (_, device) in devices() {

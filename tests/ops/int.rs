@@ -1,4 +1,4 @@
-//! Operations on `i32` and `u32`, which wrap and never trap, and casts, which saturate as Rust's `as` does.
+//! Operations on `i32` and `u32` wrap and never trap. Casts saturate as Rust's `as` does.
 
 use fusion::prelude::*;
 use fusion_compiler::ir::dtype::{DType, wrap};
@@ -7,7 +7,7 @@ use fusion_compiler::ir::ops::Op;
 use super::kernels::Function;
 use super::{EDGES, devices, download, kernels, random_bits, report, upload};
 
-/// Edges of both types, and the shift amounts around a whole width.
+/// Edges of both types, and shift amounts around a whole width.
 const INTS: [u32; 16] = [
     0,
     1,
@@ -27,14 +27,14 @@ const INTS: [u32; 16] = [
     0xffff_ffff,
 ];
 
-/// All triples of edges, and any bits.
+/// Returns all triples of edges, and any bits.
 fn points() -> Vec<[u32; 3]> {
     let edges = INTS.into_iter().flat_map(|x| INTS.into_iter().flat_map(move |y| INTS.map(|z| [x, y, z])));
     let bits: Vec<u32> = random_bits(0).take(9_000).collect();
     edges.chain(bits.chunks_exact(3).map(|bits| [bits[0], bits[1], bits[2]])).collect()
 }
 
-/// Compares with the integer column of the table on every device; `narrow` takes the low bits.
+/// Compares with the integer column of the table on every device. `narrow` takes the low bits.
 fn failures<T: Element + PartialEq + std::fmt::Debug>(
     dtype: DType,
     function: impl Fn(Op) -> Option<Function<T, T>>,
@@ -85,7 +85,8 @@ fn unsigned_operations_are_exact() {
     report(&failures(DType::U32, kernels::uint, |x| x as u32));
 }
 
-/// Written out, so that the table is not its own judge where it defines what Rust leaves to a panic.
+/// Expected results as literals, so that the table does not judge itself where it defines operations that
+/// panic in Rust.
 #[rustfmt::skip]
 const SIGNED: &[(Op, [i32; 2], i32)] = &[
     (Op::Div, [7, 0], 7), (Op::Div, [i32::MIN, -1], i32::MIN), (Op::Div, [-7, 2], -3), (Op::Div, [0, 0], 0),
@@ -130,7 +131,7 @@ fuse! {
     }
 }
 
-/// Floats around the limits of the integers, and all edges.
+/// Returns floats around the limits of the integers, and all edges.
 fn floats() -> Vec<f32> {
     let limits = [2_147_483_520.0, 2_147_483_648.0, 4_294_967_040.0, 4_294_967_296.0, 1e10, 0.99, 1.99];
     let signed = limits.into_iter().flat_map(|x: f32| [x, -x]);

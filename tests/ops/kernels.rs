@@ -27,8 +27,8 @@ impl<T: Element, R: Element> Function<T, R> {
 
 use Function::{Binary, Ternary, Unary};
 
-/// Operations that the compiler makes of others (`fast.rs`, `sign_analysis.rs`, `tests/rows`), conversions of what is stored (`tests/dtypes`), and bits of
-/// floats (`numerics.rs`).
+/// Operations without a function here. The compiler creates them from others (`fast.rs`, `sign_analysis.rs`,
+/// `tests/rows`), or they are conversions of stored types (`tests/dtypes`) or bits of floats (`numerics.rs`).
 macro_rules! made {
     () => {
         Op::ToF16
@@ -59,7 +59,8 @@ macro_rules! made {
     };
 }
 
-/// The operation on `f32`; comparisons and tests give 1 and 0, and `select` asks whether its first operand is not 0.
+/// Returns the operation on `f32`. Comparisons and tests give 1 and 0, and `select` tests its first operand
+/// against 0.
 #[rustfmt::skip]
 pub(crate) fn float(op: Op) -> Option<Function<f32, f32>> {
     Some(match op {
@@ -76,14 +77,14 @@ pub(crate) fn float(op: Op) -> Option<Function<f32, f32>> {
         Op::Lt => Binary(f_lt), Op::Le => Binary(f_le), Op::Gt => Binary(f_gt), Op::Ge => Binary(f_ge),
         Op::Eq => Binary(f_eq), Op::Ne => Binary(f_ne), Op::Select => Ternary(f_select),
         Op::IsNan => Unary(f_isnan), Op::IsInf => Unary(f_isinf), Op::IsFinite => Unary(f_isfinite),
-        // Of integers and truth values, or made by the compiler alone.
+        // Operations on integers and truth values, and operations that only the compiler creates.
         Op::And | Op::Or | Op::Xor | Op::Not | Op::Shl | Op::Shr => return None,
         Op::IntDiv | Op::IntRem | Op::MulHigh | Op::ShlRaw | Op::ShrRaw | Op::Opaque => return None,
         made!() => return None,
     })
 }
 
-/// The operation on `i32`; comparisons give 1 and 0, and `select` asks whether its first operand is not 0.
+/// Returns the operation on `i32`. Comparisons give 1 and 0, and `select` tests its first operand against 0.
 #[rustfmt::skip]
 pub(crate) fn int(op: Op) -> Option<Function<i32, i32>> {
     Some(match op {
@@ -102,7 +103,7 @@ pub(crate) fn int(op: Op) -> Option<Function<i32, i32>> {
     })
 }
 
-/// The same on `u32`.
+/// Returns the operation on `u32`.
 #[rustfmt::skip]
 pub(crate) fn uint(op: Op) -> Option<Function<u32, u32>> {
     Some(match op {

@@ -1,5 +1,5 @@
-//! Operations that take fewer steps where something is known of their operands: an exponential of what is not positive gives the same
-//! bits, and a division by what is from 1 to 2 is within a unit in the last place.
+//! Facts about operands make operations cheaper, with results as exact. An exponential of a number that is
+//! not positive gives the same bits. A division by a number from 1 to 2 is within a unit in the last place.
 
 use fusion::prelude::*;
 use fusion_compiler::ir::ops::Op;
@@ -20,7 +20,8 @@ fuse! {
     }
 }
 
-/// What differs: an argument, and both results. On wgpu, whose language leaves rounding open, by more than their bounds allow.
+/// Returns each argument whose two results differ, with the results. WGSL leaves rounding open, so on wgpu
+/// only differences above the sum of both bounds count.
 fn different(kind: Kind, x: &[f32], known: &[f32], exp: &[f32]) -> Vec<[f32; 3]> {
     assert!(x.len() == known.len() && x.len() == exp.len());
     let most = if kind == Kind::Wgpu { 2 * Op::Exp.info().ulp.wgsl } else { 0 };
@@ -34,7 +35,7 @@ fn different(kind: Kind, x: &[f32], known: &[f32], exp: &[f32]) -> Vec<[f32; 3]>
 #[test]
 fn of_sizes_of_all_magnitudes() {
     let all = (0..=u32::MAX).step_by(65_537).map(f32::from_bits);
-    // Where results become subnormal, and then 0.
+    // Arguments around which results become subnormal, and then 0.
     let small = (0..40_000).map(|i| 86.0 + i as f32 / 2000.0);
     let x: Vec<f32> = EDGES.into_iter().chain(all).chain(small).collect();
     let size: Vec<f32> = x.iter().map(|x| -x.abs()).collect();
@@ -68,7 +69,8 @@ fn of_distances_from_the_largest() {
     }
 }
 
-/// What differs from a quotient that is rounded once by more than so many units in the last place.
+/// Returns the operands whose quotient is more than `most` units in the last place from the correctly rounded
+/// one.
 fn far(x: &[f32], by: &[f32], got: &[f32], most: u32) -> Vec<[f32; 4]> {
     let all = x
         .iter()

@@ -1,4 +1,5 @@
-//! Loops that write several vectors side by side: each element is what it is by itself, wherever it stands.
+//! Loops that interleave several vectors (unroll and jam) give each element the bits that it has alone, at
+//! every place.
 
 use fusion::prelude::*;
 
@@ -8,7 +9,7 @@ fuse! {
         let s = sqrt(t * t + 1.0);
         tanh(exp(-s) * y + x) * s
     }
-    // What asks for its place, reads and writes other types and at other places, in place, and gives several results.
+    // Uses coordinates, other types, in-place parameters and several results.
     pub(crate) fn places(x: &mut f16[N], k: u8[N], y: f32[N]) -> (bf16[N], i32[N], f32[N]) {
         let place = (index(N) % 63) as f32;
         let t = sin(x as f32 + place) * exp(y) + log1p(k as f32);
@@ -16,13 +17,13 @@ fuse! {
         x = s as f16;
         (t as bf16, (s * 1000.0) as i32, atan2(s, t) + y)
     }
-    // Three columns for each row, at a distance.
+    // Reduces three columns for each row, at a stride.
     pub(crate) fn columns(x: f32[N, C = 3]) -> f32[N, C] { softmax(sin(tanh(x) * exp(x)), C) }
 }
 
-/// Lengths around those of one group of vectors, and of several.
+/// Lengths around one group of vectors, and around several.
 const LENGTHS: [usize; 12] = [0, 1, 15, 63, 64, 65, 100, 127, 128, 129, 4097, 10_001];
-/// Fewer than a group.
+/// Length of less than a group.
 const UNIFORM_LEN: usize = 63;
 
 fn input(len: usize, salt: usize) -> Vec<f32> {

@@ -1,6 +1,6 @@
-//! Functions of the standard library, against formulas in `f64` written from PyTorch's documentation.
+//! Functions of the standard library agree with formulas in `f64` written from PyTorch's documentation.
 //!
-//! Invariant: each line states its bound, `relative · |expected| + absolute`; a function whose formula
+//! Invariant: each line states its bound, `relative · |expected| + absolute`. A function whose formula
 //! subtracts near values has an absolute one.
 
 use fusion::prelude::*;
@@ -37,11 +37,11 @@ fuse! {
 }
 
 pub(super) struct Row {
-    /// Of the function, or the call of `x`.
+    /// Name of the function, or the call of `x`.
     pub(super) name: &'static str,
     pub(super) function: fn(&Tensor<f32>) -> Result<Tensor<f32>>,
     pub(super) expect: fn(f64) -> f64,
-    /// Units of 2⁻²³.
+    /// Relative error in units of 2⁻²³.
     relative: f64,
     pub(super) absolute: f64,
     /// Values at −∞ and +∞.
@@ -51,8 +51,9 @@ pub(super) struct Row {
 const INF: f64 = f64::INFINITY;
 const NAN: f64 = f64::NAN;
 
-/// What PyTorch gives at the infinities is the limit of the formula in floating point: `gelu(-∞)` and `silu(-∞)` are
-/// `-∞ · 0`. `leaky_relu` has slope 0.01, `elu` alpha 1, `softplus` beta 1 and threshold 20 unless given.
+/// Rows with their values at infinities. PyTorch's are the limits of the formula in floating point:
+/// `gelu(-∞)` and `silu(-∞)` are `-∞ · 0`. `leaky_relu` has slope 0.01, `elu` alpha 1, `softplus` beta 1 and
+/// threshold 20 unless given.
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
     Row { name: "relu", function: k_relu, expect: |x| if x < 0.0 { 0.0 } else { x }, relative: 0.0, absolute: 0.0, infinite: [0.0, INF] },
@@ -92,7 +93,7 @@ fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// `ln(1 + eˣ)`.
+/// Computes `ln(1 + eˣ)`.
 fn log_one_plus_exp(x: f64) -> f64 {
     if x > 40.0 { x } else { x.exp().ln_1p() }
 }
@@ -107,8 +108,8 @@ fn hardsigmoid(x: f64) -> f64 {
     }
 }
 
-/// The distribution function of the standard normal, by the series of `erf` whose terms are all of one sign (Abramowitz and
-/// Stegun 7.1.6); from 8 on it is 0 or 1 to what an absolute bound of 1e-6 shows.
+/// Computes the standard normal distribution function by the series of `erf` whose terms all have one sign
+/// (Abramowitz and Stegun 7.1.6). From 8 on it is 0 or 1 within an absolute bound of 1e-6.
 fn normal(x: f64) -> f64 {
     let t = x / std::f64::consts::SQRT_2;
     if t.abs() > 6.0 {
@@ -122,7 +123,8 @@ fn normal(x: f64) -> f64 {
     0.5 * (1.0 + erf)
 }
 
-/// A grid over [−20, 20], numbers near 0, and large ones whose squares are finite. What WGSL may flush is left out.
+/// Returns a grid over [−20, 20], numbers near 0, and large ones whose squares are finite, but none that WGSL
+/// may flush.
 fn arguments() -> Vec<f32> {
     let grid = (-20_000..=20_000).map(|i| i as f32 / 1_000.0).filter(|&x| x != 0.0);
     let sizes = [
@@ -143,7 +145,8 @@ fn arguments() -> Vec<f32> {
     grid.chain(sizes.into_iter().flat_map(|x| [x, -x])).collect()
 }
 
-/// A result below the normal numbers may be flushed on WGSL, and loses its bits everywhere.
+/// Returns true if a result is within its bound. A result below the normal numbers may be flushed on WGSL,
+/// and loses its low bits everywhere.
 fn is_close(row: &Row, x: f32, actual: f32) -> bool {
     let expect = (row.expect)(f64::from(x));
     let bound = row.relative * f64::from(f32::EPSILON) * expect.abs() + row.absolute;
@@ -153,7 +156,7 @@ fn is_close(row: &Row, x: f32, actual: f32) -> bool {
     (f64::from(actual) - expect).abs() <= bound || f64::from(actual) == rounded
 }
 
-/// A line for each result out of bounds.
+/// Returns a line for each result out of bounds.
 fn failures(row: &Row) -> Vec<String> {
     let arguments = arguments();
     let mut failures = Vec::new();
@@ -178,7 +181,7 @@ fn functions_are_what_pytorch_documents() {
     report(&ROWS.iter().flat_map(failures).collect::<Vec<_>>());
 }
 
-/// On WGSL, where no more than finite values is promised, the software Vulkan holds all of this too.
+/// WGSL promises finite values only, but the software Vulkan passes this test, too.
 #[test]
 fn infinities_have_their_limits_and_nan_passes_through() {
     let mut failures = Vec::new();
@@ -201,7 +204,7 @@ fn infinities_have_their_limits_and_nan_passes_through() {
     report(&failures);
 }
 
-/// `ln(eˣ + eʸ)`, from the larger on: exact in `f64` to far more digits than `f32` has.
+/// Computes `ln(eˣ + eʸ)` from the larger argument, exact in `f64` to far more digits than `f32` has.
 fn logaddexp(x: f64, y: f64) -> f64 {
     match (x.max(y), (x - y).abs()) {
         _ if x.is_nan() || y.is_nan() => NAN,
@@ -210,7 +213,8 @@ fn logaddexp(x: f64, y: f64) -> f64 {
     }
 }
 
-/// Relative to the larger where both terms cancel, so that the result is near 0; as exact as they are at infinities.
+/// The bound is relative to the larger argument where both terms cancel and the result is near 0. Results at
+/// infinities are exact.
 #[test]
 fn sums_of_exponentials_are_logarithms() {
     let grid = (-60..=60).map(|i| i as f32 * 1.75);

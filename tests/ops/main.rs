@@ -1,8 +1,9 @@
-//! Every operation of the table and every function of the standard library, through `fuse!` and on devices.
+//! Every operation of the table and every function of the standard library is right, through `fuse!` and on
+//! devices.
 //!
 //! References are the `f64` column of the table, integer arithmetic of Rust, and formulas written from
-//! PyTorch's documentation; the bounds are those of the table, or stand beside the formula.
-//! The CPU and CUDA are held to every bit of IEEE; for WGSL see `Case::allows`.
+//! PyTorch's documentation. The bounds are those of the table, or stand next to the formula. The CPU and CUDA
+//! have to match every bit of IEEE. For WGSL see `Case::allows`.
 
 mod bits;
 #[path = "../devices/mod.rs"]
@@ -23,17 +24,17 @@ use std::process::Command;
 use devices::{Kind, devices};
 use fusion::prelude::*;
 
-/// Whether this process runs the CPU without fused multiply-add.
+/// Returns true if this process runs the CPU without fused multiply-add.
 fn is_base() -> bool {
     std::env::var_os("FUSION_CPU_ISA").is_some_and(|isa| isa == "base")
 }
 
-/// Whether a CUDA device is no simulation.
+/// Returns true if a CUDA device is not simulated.
 fn is_hardware(device: &Device) -> bool {
     !device.name().starts_with("CUDA simulator")
 }
 
-/// The instruction set is chosen once in a process, so the other tests run again in processes of their own.
+/// A process chooses its instruction set once, so the other tests run again in processes of their own.
 #[test]
 fn every_instruction_set_passes() {
     for isa in ["base", "avx2"] {
@@ -45,7 +46,7 @@ fn every_instruction_set_passes() {
     }
 }
 
-/// Panics with the failures, of which there must be none; some from all over say enough.
+/// Panics if there are failures, and prints a sample of them.
 fn report(failures: &[String]) {
     let shown: Vec<_> = failures.iter().step_by(failures.len() / 40 + 1).collect();
     assert!(failures.is_empty(), "{} failures, of which {shown:#?}", failures.len());
@@ -91,7 +92,7 @@ const EDGES: [f32; 28] = [
     f32::NAN,
 ];
 
-/// A sequence of bits without a pattern, another for each number (Marsaglia 2003, xorshift).
+/// Returns a pseudo-random sequence of bits for a seed (Marsaglia 2003, xorshift).
 fn random_bits(seed: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(Some((0x9e37_79b9 ^ seed.wrapping_mul(0x85eb_ca6b)).max(1)), |&x| {
         let x = x ^ x << 13;

@@ -1,4 +1,5 @@
-//! What `#[fuse(strict)]` changes: nothing of one operation, and of functions of several the last places of 16 bits.
+//! `#[fuse(strict)]` changes no single operation. In functions of several it changes the last places of
+//! 16-bit results.
 
 use fusion::kernel::interpreted;
 use fusion::run::{Arg, run};
@@ -13,7 +14,7 @@ use super::numerics::{Function, functions};
 use super::report;
 use super::tables::{self, Tables};
 
-/// A function of one argument, or the call of `x`, as one of tensors.
+/// Builds the graph of a function of one argument, or of a call of `x`.
 fn graph(attribute: &str, dtype: DType, name: &str) -> Graph {
     let call = if name.contains('(') { name.into() } else { format!("{name}(x)") };
     let text = format!("{attribute} pub fn f(x: {dtype}[N]) -> {dtype}[N] {{ {call} }}");
@@ -51,12 +52,12 @@ fn one_operation_is_the_same_under_strict() {
     assert!(seen >= 4 * 20, "{seen}");
 }
 
-/// A float type of which all numbers are visited, or some.
+/// A float type whose numbers are all visited, or a part of them.
 trait Float: Element {
     fn of_bits(i: u32) -> Self;
     fn nearest(x: f64) -> Self;
     fn wide(self) -> f32;
-    /// Bits but for the sign.
+    /// Returns the bits without the sign.
     fn magnitude(self) -> i64;
 }
 
@@ -105,8 +106,8 @@ impl Float for f32 {
     }
 }
 
-/// How many numbers lie between two, zeros of any sign being one; none between NaN and NaN, and more than there are between
-/// NaN and others.
+/// Returns the distance of two numbers in representable numbers, with zeros of both signs equal. It is 0
+/// between two NaN, and the maximum between NaN and other numbers.
 fn apart<T: Float>(x: T, y: T) -> u64 {
     let place = |x: T| if x.wide().is_sign_negative() { -x.magnitude() } else { x.magnitude() };
     match (x.wide().is_nan(), y.wide().is_nan()) {
@@ -116,7 +117,7 @@ fn apart<T: Float>(x: T, y: T) -> u64 {
     }
 }
 
-/// The largest error of a function on the CPU, and where it is first.
+/// Returns the largest error of a function on the CPU, and the first argument that has it.
 fn measured<T: Float>(mode: &str, function: &Function) -> String {
     let plan = interpreted(compile(graph(mode, T::DTYPE, function.name), &[Target::Cpu], &|_| (0, 0)));
     let x: Vec<T> = (0..1 << 16).map(T::of_bits).collect();
@@ -133,7 +134,8 @@ fn measured<T: Float>(mode: &str, function: &Function) -> String {
 const TABLE: &str = "modes";
 const TITLES: [&str; 3] = ["`f32`, strict", "`f16`", "`bf16`"];
 
-/// All cells of a function's row. Under `strict` a function of 16 bits is no further off: all of it is in `f32`.
+/// Returns all cells of a function's row. `strict` changes no error of a 16-bit function, because all of it
+/// is in `f32`.
 fn row(function: &Function) -> (String, Vec<String>) {
     let [accurate, strict] = MODES;
     let [f16, bf16] = [measured::<f16>(accurate, function), measured::<bf16>(accurate, function)];

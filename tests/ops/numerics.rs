@@ -1,9 +1,10 @@
-//! `docs/NUMERICS.md`: how far each function is from its exact value on each target, where, and what it gives at the edges.
+//! `docs/NUMERICS.md` states the error of each function on each target, its argument, and the values at the
+//! edges.
 //!
-//! Each run measures some of all numbers, and holds what it finds to the table. All of them are visited, and the tables are
-//! written, by `cargo test --profile bench --workspace --features cuda --test ops -- --ignored`, and once more with
-//! `FUSION_CPU_ISA=base` for the CPU without fused multiply-add. `FUSION_NUMERICS_STRIDE=N` visits every N-th of them,
-//! `FUSION_NUMERICS_OF=exp,tanh` those of these functions.
+//! Each run measures a sample of all numbers and compares it with the table. `cargo test --profile bench
+//! --workspace --features cuda --test ops -- --ignored` visits all numbers and writes the tables. A second
+//! run with `FUSION_CPU_ISA=base` covers the CPU without fused multiply-add. `FUSION_NUMERICS_STRIDE=N`
+//! visits every N-th number, and `FUSION_NUMERICS_OF=exp,tanh` only these functions.
 
 use std::fmt;
 
@@ -17,7 +18,7 @@ use super::library::ROWS;
 use super::tables::{self, Tables};
 use super::{Kind, devices, download, is_base, is_hardware, kernels, random_bits, report, upload};
 
-/// A function of `f32`, and the same of `f64`.
+/// A function of `f32`, with its reference in `f64`.
 pub(super) struct Function {
     pub(super) name: &'static str,
     pub(super) arity: usize,
@@ -33,7 +34,8 @@ pub(super) enum Of {
     Library(fn(f64) -> f64),
 }
 
-/// Those of the table that give numbers, then those of the library that are near what they should be everywhere.
+/// Returns the functions of the table that give numbers, then those of the library that are accurate
+/// everywhere.
 pub(super) fn functions() -> Vec<Function> {
     let of_table = |&op: &Op| {
         let (info, function) = (op.info(), kernels::float(op)?);
@@ -50,7 +52,7 @@ pub(super) fn functions() -> Vec<Function> {
 }
 
 impl Of {
-    /// The function in `f64`.
+    /// Computes the function in `f64`.
     pub(super) fn exact(self, args: &[f32]) -> f64 {
         let mut wide = [0.0; 3];
         args.iter().zip(&mut wide).for_each(|(&arg, wide)| *wide = f64::from(arg));
@@ -60,11 +62,11 @@ impl Of {
         }
     }
 
-    /// How far the result for these arguments is from what it should be, in numbers between them.
+    /// Returns the error of a result, as a distance in representable numbers.
     fn error(self, kind: Kind, args: &[f32], actual: f32) -> u64 {
         match self {
             Of::Table(op) => Case { op, args, actual }.error(kind),
-            // The formulas do not say which sign a zero has.
+            // The formulas do not determine the sign of a zero.
             Of::Library(of) => {
                 let expect = |args: &[f32]| vec![of(f64::from(args[0])) as f32 + 0.0];
                 float::error(kind, args, actual + 0.0, expect)
@@ -73,16 +75,16 @@ impl Of {
     }
 }
 
-/// The targets, in the order of the table's columns.
+/// Targets in the order of the table's columns.
 const TARGETS: [&str; 5] = ["CPU", "CPU without FMA", "PTX", "H200", "WGSL"];
 
-/// The column of the simulated GPU, which holds for others where these are not measured.
+/// Column of the simulated GPU, which stands for other GPUs without measurements.
 const SIMULATED: usize = 2;
 
-/// The cell of a function on a device that it was not measured on.
+/// Cell of a function on a device without a measurement.
 const UNMEASURED: &str = "–";
 
-/// The column of a device of this process.
+/// Returns the column of a device of this process.
 fn column(kind: Kind, device: &Device) -> usize {
     match kind {
         Kind::Cpu => usize::from(is_base()),
@@ -91,7 +93,7 @@ fn column(kind: Kind, device: &Device) -> usize {
     }
 }
 
-/// The largest error, and where it is.
+/// The largest error, and its arguments.
 #[derive(Clone, Debug, Default)]
 struct Worst {
     error: u64,
@@ -99,7 +101,7 @@ struct Worst {
 }
 
 impl Worst {
-    /// Of two as large the one whose bits are less, so that there is one answer.
+    /// Returns the larger error. A tie goes to the smaller bits, so that the result is unique.
     fn or(self, other: Worst) -> Worst {
         let key = |worst: &Worst| {
             let bits: Vec<u32> = worst.at.iter().map(|x| x.to_bits()).collect();
@@ -119,7 +121,7 @@ impl fmt::Display for Worst {
     }
 }
 
-/// The largest error of a function of these columns of arguments.
+/// Returns the largest error of a function over columns of arguments.
 fn worst_of(function: &Function, (kind, device): (Kind, &Device), columns: &[Vec<f32>]) -> Worst {
     let tensors: Vec<_> = columns.iter().map(|column| upload(device, column)).collect();
     let results = download((function.call)(&tensors));
@@ -128,7 +130,7 @@ fn worst_of(function: &Function, (kind, device): (Kind, &Device), columns: &[Vec
     for (i, actual) in results.into_iter().enumerate() {
         columns.iter().zip(&mut args).for_each(|(column, arg)| *arg = column[i]);
         let args = &args[..columns.len()];
-        // Most are no further off than others were, which needs no further look.
+        // The cheap distance decides for most results, whose error is not larger than the worst so far.
         if distance(actual, of.exact(args) as f32) >= worst.error.max(1) {
             worst = worst.or(Worst { error: of.error(kind, args, actual), at: args.to_vec() });
         }
@@ -136,11 +138,11 @@ fn worst_of(function: &Function, (kind, device): (Kind, &Device), columns: &[Vec
     worst
 }
 
-/// Elements that are computed at once: so few that they stay in a cache.
+/// Elements computed at once, few enough for a cache.
 const CHUNK: u64 = 1 << 13;
 
-/// The largest error that is found by visiting every `stride`-th of all numbers, or as many points of several, and the
-/// edges.
+/// Returns the largest error over the edges and every `stride`-th number. A function of several operands uses
+/// as many random points.
 fn measured(function: &Function, on: (Kind, &Device), stride: u64) -> Worst {
     let mut edges = float::columns(&float::points(function.arity), function.arity);
     if function.arity == 1 {
@@ -166,7 +168,7 @@ fn measured(function: &Function, on: (Kind, &Device), stride: u64) -> Worst {
     worst_of(function, on, &edges).or(chunks.reduce(Worst::default, Worst::or))
 }
 
-/// Arguments at which the table says what there is.
+/// Arguments at which the table states values.
 const EDGES: [(&str, f32); 9] = [
     ("0", 0.0),
     ("-0", -0.0),
@@ -179,7 +181,7 @@ const EDGES: [(&str, f32); 9] = [
     ("NAN", f32::NAN),
 ];
 
-/// What a function of one argument gives at the edges.
+/// Computes a function of one argument at the edges.
 fn at_edges(function: &Function, device: &Device) -> Vec<f32> {
     download((function.call)(&[upload(device, &EDGES.map(|(_, x)| x))]))
 }
@@ -202,7 +204,8 @@ fn is_asked_for(name: &str) -> bool {
     names.is_none_or(|names| names.split(',').any(|one| one == name))
 }
 
-/// Of functions of one argument on the CPU all numbers; the simulated and the software GPU take too long for those.
+/// Functions of one argument visit all numbers on the CPU. The simulated and the software GPU are too slow
+/// for that.
 #[test]
 #[ignore = "visits every f32: half an hour"]
 fn the_tables_are_written() {
@@ -251,7 +254,7 @@ fn errors_are_no_larger_than_the_table_says() {
     report(&failures);
 }
 
-/// On WGSL, where subnormal numbers and the signs of zeros are nobody's promise, all others.
+/// WGSL promises neither subnormal numbers nor signs of zeros, so those results are not compared there.
 #[test]
 fn edges_give_what_the_table_says() {
     let (tables, mut failures) = (Tables::read(), vec![]);

@@ -1,16 +1,17 @@
-//! The tables of `docs/NUMERICS.md`, which tests write and hold what they find to.
+//! Tables of `docs/NUMERICS.md`, which tests write and compare their measurements with.
 
 use std::str::FromStr;
 use std::sync::Mutex;
 
-/// The text of the file, in which tables stand between comments with their names; each function has a row of cells.
+/// The text of the file. Its tables stand between comments with their names, and each function has a row of
+/// cells.
 pub(super) struct Tables {
     path: String,
     text: String,
 }
 
 impl Tables {
-    /// Changes the file, which others may be about to change too.
+    /// Changes the file under a lock, because other tests may change it too.
     pub(super) fn update(change: impl FnOnce(&mut Tables)) {
         static ONE_BY_ONE: Mutex<()> = Mutex::new(());
         let _guard = ONE_BY_ONE.lock();
@@ -25,14 +26,14 @@ impl Tables {
         Tables { path, text }
     }
 
-    /// The place of a table's rows, which begin after its name.
+    /// Returns the range of a table's rows, which begin after its name.
     fn rows(&self, name: &str) -> std::ops::Range<usize> {
         let (open, close) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->"));
         let start = self.text.find(&open).expect("the table is there") + open.len();
         start..start + self.text[start..].find(&close).expect("it ends")
     }
 
-    /// The cells of a row but for its name; none if there is no such row.
+    /// Returns the cells of a row without its name, or none if there is no such row.
     pub(super) fn row(&self, table: &str, function: &str) -> Option<Vec<String>> {
         let mut rows = self.text[self.rows(table)].lines().map(cells);
         let row = rows.find(|cells| cells.first().is_some_and(|name| *name == format!("`{function}`")))?;
@@ -50,7 +51,7 @@ impl Tables {
     }
 }
 
-/// The number that a cell starts with.
+/// Parses the number at the start of a cell.
 pub(super) fn number<T: FromStr>(cell: &str) -> T {
     cell.split(' ').next().and_then(|number| number.parse().ok()).expect("a cell starts with a number")
 }

@@ -1,4 +1,4 @@
-//! Files that are not what they should be, and options in them.
+//! Damaged files are refused, and options are saved in files.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ fn params(number: usize) -> Result<Arena> {
     Arena::new(&device, [("weight", &of_points(&device, LEN, number, 1.0)?)])
 }
 
-/// A file of a rule after two steps, one of which was skipped.
+/// Returns the bytes of a rule's file after two steps, one of which was skipped.
 fn saved(rule: Rule) -> Result<Vec<u8>> {
     let (path, mut params) = (fresh_path(), params(0)?);
     let mut optimizer = Optimizer::new(rule, &params)?.with_max_norm(10.0);
@@ -36,7 +36,8 @@ fn saved(rule: Rule) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Loads bytes into an optimizer of this rule, which is left with its options; where that is refused, nothing may have changed.
+/// Loads bytes into an optimizer of this rule and returns the rule that it then has. A refused load changes
+/// nothing.
 fn load(rule: Rule, bytes: &[u8]) -> Result<Rule> {
     let (path, mut params) = (fresh_path(), params(5)?);
     let mut optimizer = Optimizer::new(rule, &params)?;
@@ -47,14 +48,14 @@ fn load(rule: Rule, bytes: &[u8]) -> Result<Rule> {
     if loaded.is_err() {
         assert_eq!((bits(&params)?, *optimizer.rule(), optimizer.steps()?), (before, rule, 0));
     }
-    // Whatever was taken, it goes on.
+    // The optimizer continues, whether the load was accepted or not.
     let grads = params.zeros_like()?;
     optimizer.step(&mut params, &grads)?;
     optimizer.steps()?;
     loaded.map(|()| *optimizer.rule())
 }
 
-/// The file with a text of its header replaced by another, and the length of the header set right.
+/// Returns the file with a replaced text in its header, and the header's length adjusted.
 fn replaced(file: &[u8], from: &str, to: &str) -> Vec<u8> {
     let len = u64::from_le_bytes(file[..8].try_into().expect("eight")) as usize;
     let header = std::str::from_utf8(&file[8..8 + len]).expect("it is JSON");
@@ -67,7 +68,7 @@ fn refusal(rule: impl Into<Rule>, bytes: &[u8]) -> String {
     load(rule.into(), bytes).expect_err("it is wrong").to_string()
 }
 
-/// The longest name that file systems have leaves no room for more beside it.
+/// The longest name that file systems allow leaves no room for a suffix.
 #[test]
 fn long_names_are_saved() -> Result<()> {
     let (path, mut params) = (fresh_path(), params(0)?);
@@ -81,7 +82,7 @@ fn long_names_are_saved() -> Result<()> {
     Ok(())
 }
 
-/// What is restored is what was saved, to the last digit, whatever the optimizer was made with.
+/// A loaded optimizer has the saved options to the last digit, whatever options it was created with.
 #[test]
 fn options_are_saved() -> Result<()> {
     for rule in rules() {
@@ -104,7 +105,7 @@ fn options_are_saved() -> Result<()> {
     Ok(())
 }
 
-/// Options that decide which states there are have to be those of the optimizer.
+/// Options that decide on the states must match those of the optimizer.
 #[test]
 fn options_that_decide_on_states_have_to_fit() -> Result<()> {
     let adam = Adam::default();
@@ -123,7 +124,7 @@ fn options_that_decide_on_states_have_to_fit() -> Result<()> {
     Ok(())
 }
 
-/// What the header says that cannot be is told.
+/// Errors name the false statement of a header.
 #[test]
 fn headers_that_lie_are_refused() -> Result<()> {
     let rule = AdamW::default();
@@ -149,7 +150,7 @@ fn headers_that_lie_are_refused() -> Result<()> {
         let refused = refusal(rule, &replaced(&file, from, to));
         assert!(refused.contains(expect), "{from} → {to}: {refused}");
     }
-    // More than the count on the device tells apart.
+    // A count above the largest that the device counter distinguishes.
     let many = replaced(&file, "\"calls\":\"2\"", "\"calls\":\"16777219\"");
     load(rule.into(), &replaced(&many, "\"skipped\":\"1\"", "\"skipped\":\"16777219\""))?;
     for len in [0, 1, (file.len() as u64) << 1, 1 << 40, u64::MAX] {
@@ -159,7 +160,7 @@ fn headers_that_lie_are_refused() -> Result<()> {
     Ok(())
 }
 
-/// No beginning of a file is one, and no byte of its header that is another does harm.
+/// No proper prefix of a file loads, and no changed byte of its header does harm.
 #[test]
 fn files_with_any_damage_do_no_harm() -> Result<()> {
     let rule = Rule::from(Adam::default());
@@ -173,14 +174,14 @@ fn files_with_any_damage_do_no_harm() -> Result<()> {
         for byte in [0, b'0', b'9', b'"', b'-', b'{', 0xff, file[at] ^ 1] {
             let mut damaged = file.clone();
             damaged[at] = byte;
-            // It is refused, or it is something else that is right: `load` sees to the rest.
+            // The damaged file is refused or valid by chance. `load` checks the rest.
             let _ = load(rule, &damaged);
         }
     }
     Ok(())
 }
 
-/// Of a model without its optimizer: what is saved is loaded, and so are the parameters of a file with states.
+/// Parameters are saved and loaded without an optimizer. They also load from a file that has states.
 #[test]
 fn parameters_alone() {
     on_devices(|device| {
@@ -216,7 +217,7 @@ fn parameters_of_other_types_and_shapes() -> Result<()> {
     };
     let zeros = Tensor::zeros(&Device::cpu(), [2])?;
     let mut params = Arena::new(&Device::cpu(), [("a", &zeros), ("b", &zeros)])?;
-    // 1.5 and -2 in both.
+    // 1.5 and -2 in both types.
     let halves = file(&[
         ("a", Dtype::F16, &[2], &[0x00, 0x3e, 0x00, 0xc0]),
         ("b", Dtype::BF16, &[2], &[0xc0, 0x3f, 0x00, 0xc0]),

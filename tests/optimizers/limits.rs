@@ -1,4 +1,4 @@
-//! Decays, rates, names and counts at their ends, and beyond.
+//! Decays, rates, names and counts at their limits and beyond them.
 
 use fusion::optim::{Adam, AdamW, Arena, GradScaler, Optimizer, Precision, RmsProp, Rule, Sgd};
 use fusion::prelude::*;
@@ -7,7 +7,7 @@ use super::bits;
 use super::devices::{gpus, on_devices};
 use super::state::{all, eight_bits, fresh_path, model, sixteen_bits, take};
 
-/// Averages with decays at the ends and near them, of numbers far apart.
+/// Averages of numbers far apart, with decays at the limits and near them.
 #[test]
 fn averages_of_all_decays() {
     on_devices(|device| {
@@ -42,7 +42,8 @@ fuse! {
     pub(crate) fn total(x: f32[N]) -> f32[] { sum(x) }
 }
 
-/// A block that is not full divides nothing by nothing where `eps` is none, and neither does what has no gradient yet.
+/// A partial block does not divide 0 by 0 where `eps` is 0, and neither does a block without a gradient so
+/// far.
 #[test]
 fn blocks_without_eps() {
     on_devices(|device| {
@@ -65,7 +66,7 @@ fn blocks_without_eps() {
     });
 }
 
-/// A tensor without elements is a part of an arena like others, the last one too, behind which there is nothing.
+/// A tensor without elements is a part of an arena like others, even as the last tensor.
 #[test]
 fn tensors_without_elements() {
     on_devices(|device| {
@@ -79,7 +80,7 @@ fn tensors_without_elements() {
     });
 }
 
-/// What follows other parameters is told, and nothing changes.
+/// A shadow copy of other parameters is reported, and nothing changes.
 #[test]
 fn followers_are_of_the_same_parameters() {
     on_devices(|device| {
@@ -101,7 +102,8 @@ fn followers_are_of_the_same_parameters() {
     });
 }
 
-/// What is of another model, of as many elements, or on another device, is told by the user's names, and nothing changes.
+/// An arena of another model, of as many elements or on another device, is reported by the user's names.
+/// Nothing changes.
 #[test]
 fn parameters_are_those_that_it_was_made_for() {
     let tensor = |device: &Device, len: usize| Tensor::full(device, 0.5, [len]);
@@ -164,8 +166,8 @@ fn parameters_are_those_that_it_was_made_for() {
     }
 }
 
-/// Means of which little or nothing is kept, of gradients that were far larger before; and a gradient whose square is too large for an
-/// f32, but not what a mean takes of it. Against the formulas in f64.
+/// Means that keep little or nothing of earlier, far larger gradients agree with the formulas in f64. One
+/// gradient has a square too large for an f32, but its share in the mean is not.
 #[test]
 fn means_of_all_decays() {
     let adam = |betas| Adam { lr: 0.01, betas, ..Adam::default() };
@@ -175,7 +177,7 @@ fn means_of_all_decays() {
         betas.map(|betas| (betas, shrinking)).into_iter().chain([([0.9, 0.999], [2e19, 1.0, -3.0, 1e19])]);
     on_devices(|device| {
         for (betas, gradients) in cases.clone() {
-            // RMSprop is Adam of no mean of gradients and no corrections.
+            // RMSprop is Adam without a mean of gradients and without corrections.
             let rms = RmsProp { lr: 0.01, alpha: betas[1], ..RmsProp::default() };
             for (rule, corrects) in [(Rule::from(adam(betas)), true), (rms.into(), false)] {
                 let [beta1, beta2] = if corrects { betas } else { [0.0, betas[1]] };
@@ -200,7 +202,7 @@ fn means_of_all_decays() {
     });
 }
 
-/// A rate that no step can be taken with is not set, and not saved.
+/// An invalid rate is neither set nor saved.
 #[test]
 fn rates_that_cannot_be_are_refused() -> Result<()> {
     let device = Device::cpu();

@@ -1,4 +1,4 @@
-//! Optimizers on every device: against PyTorch's trajectories, and what a training loop relies on.
+//! Optimizers follow PyTorch's trajectories on every device, and keep their promises to a training loop.
 
 #[path = "../devices/mod.rs"]
 mod devices;
@@ -21,7 +21,7 @@ static GOLDEN: &[u8] = include_bytes!("../golden/optimizers.safetensors");
 
 const SHAPES: [&[usize]; 5] = [&[33], &[8, 5], &[130], &[1], &[4, 3, 3, 2]];
 
-/// The cases of `golden/optimizers.json`.
+/// Returns the cases of `golden/optimizers.json`.
 fn cases() -> [(&'static str, Rule); 7] {
     let adam = Adam { lr: 0.01, ..Adam::default() };
     let l2 = Adam { betas: [0.8, 0.99], eps: 1e-6, weight_decay: 0.1, amsgrad: true, ..adam };
@@ -43,7 +43,7 @@ fn golden(name: &str) -> Vec<f32> {
     tensor.data().chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().expect("four"))).collect()
 }
 
-/// The five tensors of the file: `p0` of a case's beginning, `grad.3` of a step.
+/// Reads five tensors of the golden file: `p0` of a case's start, `grad.3` of a step.
 fn arena(device: &Device, what: &str) -> Result<Arena> {
     let tensor =
         |(i, shape): (usize, &&[usize])| Tensor::from_slice(device, &golden(&format!("{what}.{i}")), *shape);
@@ -67,7 +67,8 @@ fn trajectories_of_pytorch() {
                     let (start, expected) =
                         (golden(&format!("p0.{i}")), golden(&format!("{case}.step{step}.{i}")));
                     for ((got, expected), start) in tensor.to_vec()?.into_iter().zip(expected).zip(start) {
-                        // Of the larger of what it is and was: one that passes near 0 keeps the rounding of where it comes from.
+                        // The error is relative to the larger of the new and the start value, because a value
+                        // near 0 keeps the rounding of its start.
                         let error = (got - expected).abs() / expected.abs().max(start.abs());
                         assert!(error <= 1e-5, "{device}: {case}, step {step}: {got}, not {expected}");
                         worst = worst.max(error);
@@ -80,7 +81,7 @@ fn trajectories_of_pytorch() {
     });
 }
 
-/// All rules, with what each of their options asks for.
+/// Returns all rules, with every option in some of them.
 fn rules() -> Vec<Rule> {
     let (sgd, prop) = (Sgd { lr: 0.1, ..Sgd::default() }, RmsProp { lr: 0.01, ..RmsProp::default() });
     let mut rules: Vec<Rule> = cases().map(|(_, rule)| rule).into();
@@ -100,7 +101,7 @@ fn rules() -> Vec<Rule> {
     rules
 }
 
-/// The rule in `f64`, written from PyTorch's documentation; state by name.
+/// Computes a step of the rule in `f64`, written from PyTorch's documentation, with its state by name.
 fn reference(rule: Rule, t: i32, p: f64, g: f64, state: &mut BTreeMap<&'static str, f64>) -> f64 {
     let mut old = |name, value: f64| state.insert(name, value).unwrap_or(0.0);
     let mut mean = |name, kept: f64, x: f64| {
@@ -166,14 +167,14 @@ fn reference(rule: Rule, t: i32, p: f64, g: f64, state: &mut BTreeMap<&'static s
     }
 }
 
-/// The largest mean of squares so far, if it is asked for.
+/// Returns the largest mean of squares so far if `amsgrad` is set, else the current one.
 fn largest(state: &mut BTreeMap<&'static str, f64>, v: f64, amsgrad: bool) -> f64 {
     let most = if amsgrad { state.get("w").copied().unwrap_or(0.0).max(v) } else { v };
     state.insert("w", most);
     most
 }
 
-/// A parameter and a gradient at a step, none of them 0.
+/// Returns a value of a parameter or gradient at a step, never 0.
 fn point(i: usize, step: usize) -> f32 {
     ((i * 7919 + step * 104_729) % 1999) as f32 / 1000.0 - 0.9993
 }
@@ -182,7 +183,7 @@ fn of_points(device: &Device, len: usize, step: usize, factor: f32) -> Result<Te
     Tensor::from_vec(device, (0..len).map(|i| factor * point(i, step)).collect(), [len])
 }
 
-/// Every rule, as it is, clipped, and scaled, is its formula.
+/// Every rule follows its formula, with and without clipping and scales.
 #[test]
 fn rules_are_their_formulas() {
     const LEN: usize = 67;
@@ -224,7 +225,7 @@ fn rules_are_their_formulas() {
     }
 }
 
-/// What would make NaN of all parameters, or take steps the other way.
+/// Options that would turn all parameters into NaN, or reverse the steps, are errors.
 #[test]
 fn options_that_cannot_be_are_errors() -> Result<()> {
     let mut params = Arena::new(&Device::cpu(), [("p", &Tensor::full(&Device::cpu(), 1.0, [3])?)])?;
@@ -292,7 +293,7 @@ fn bits(params: &Arena) -> Result<Vec<Vec<u32>>> {
     params.iter().map(|(_, t)| Ok(t.to_vec()?.into_iter().map(f32::to_bits).collect())).collect()
 }
 
-/// What is saved, loaded elsewhere and continued has the bits of what was never interrupted.
+/// A run that is saved, loaded elsewhere and continued has the bits of an uninterrupted one.
 #[test]
 fn saved_and_loaded_is_as_if_uninterrupted() {
     for (kind, device) in devices() {
@@ -352,7 +353,7 @@ fn files_that_do_not_fit_change_nothing() -> Result<()> {
     let refused =
         Optimizer::new(Lion::default(), &others)?.load(&path, &mut others).expect_err("another rule");
     assert!(refused.to_string().contains("holds the state of `AdamW`, not of `Lion`"), "{refused}");
-    // A file that ends early, and one that cannot be written, leave the old one.
+    // A file that ends early, and one that cannot be written, leave the old state.
     let whole = std::fs::read(&path).expect("it was written");
     std::fs::write(&path, &whole[..whole.len() - 5]).expect("there is room");
     assert!(optimizer.load(&path, &mut others).is_err());
@@ -364,7 +365,8 @@ fn files_that_do_not_fit_change_nothing() -> Result<()> {
     Ok(())
 }
 
-/// Who holds a tensor of an arena keeps its elements; names and shapes are checked; tensors may have no elements.
+/// A clone of a tensor of an arena keeps its elements. Names and shapes are checked, and tensors may be
+/// empty.
 #[test]
 fn arenas() {
     on_devices(|device| {
@@ -399,7 +401,7 @@ fn arenas() {
             message(Arena::new(device, [("a", &a), ("a", &b)]).map(|_| ())),
             "parameter `a` is there twice: give one another name"
         );
-        // Nothing to update is no mistake.
+        // An arena with nothing to update is no error.
         let mut nothing = Arena::new(device, [("none", &Tensor::zeros(device, [0])?)])?;
         let grads = nothing.zeros_like()?;
         Optimizer::new(AdamW::default(), &nothing)?.with_max_norm(1.0).step(&mut nothing, &grads)
@@ -410,7 +412,7 @@ fuse! {
     pub(crate) fn halved(lr: &mut f32[]) { lr = 0.5 * lr; }
 }
 
-/// A schedule of the device's own, of which the host knows where it asks, by a file or otherwise.
+/// A schedule runs on the device. The host learns the rate when it asks for it or saves a file.
 #[test]
 fn a_learning_rate_that_is_written_on_the_device() {
     on_devices(|device| {
@@ -437,7 +439,7 @@ fn a_learning_rate_that_is_written_on_the_device() {
     });
 }
 
-/// A schedule is written into the optimizer between steps.
+/// A schedule sets the rate between steps.
 #[test]
 fn schedules() -> Result<()> {
     let device = Device::cpu();
@@ -454,7 +456,7 @@ fn schedules() -> Result<()> {
     Ok(())
 }
 
-/// A process that is killed while it saves leaves a file that loads, of one moment.
+/// A process that is killed during a save leaves a file that loads, from a single save.
 #[test]
 fn killed_while_saving() -> Result<()> {
     const PATH: &str = "FUSION_TEST_SAVES";

@@ -1,4 +1,4 @@
-//! Loss scales, and steps that are skipped where gradients are not finite.
+//! Loss scales follow PyTorch's rules, and steps with gradients that are not finite are skipped.
 
 use fusion::optim::{AdamW, Arena, GradScaler, Optimizer, Sgd};
 use fusion::prelude::*;
@@ -7,7 +7,7 @@ use super::devices::on_devices;
 use super::state::fresh_path;
 use super::{of_points, rules};
 
-/// A gradient that is not finite changes nothing, does not count, and shrinks the scale.
+/// A gradient that is not finite changes no parameter, does not count as a step, and shrinks the scale.
 #[test]
 fn bad_steps_are_skipped() {
     on_devices(|device| {
@@ -49,7 +49,7 @@ fn bad_steps_are_skipped() {
     });
 }
 
-/// With what is counted of steps: after it is loaded the scale goes on as it would have.
+/// A saved scale includes its count of steps, so it continues after a load as if uninterrupted.
 #[test]
 fn scales_are_saved() {
     on_devices(|device| {
@@ -107,7 +107,7 @@ fn scales_grow() {
             scales.push(scaler.scale().item()? / 65536.0);
         }
         assert_eq!(scales, [1.0, 1.0, 2.0, 2.0, 2.0, 4.0, 4.0], "{device}");
-        // What is set counts from the next step on.
+        // A changed option applies from the next step on.
         let mut bad = params.zeros_like()?;
         bad.set("p", &Tensor::full(device, f32::NAN, [3])?)?;
         scaler.hysteresis = 3;
@@ -122,8 +122,8 @@ fn scales_grow() {
     });
 }
 
-/// Groups with a scaler in common: one of them has a bad step, once. What comes later finds no other, with whatever scaler, and
-/// neither does an optimizer that was loaded or told of errors late.
+/// A bad step of one of several groups that share a scaler counts once. Later updates with any scaler do not
+/// see it again, and neither does an optimizer that was loaded or learned of errors late.
 #[test]
 fn one_bad_step_of_a_group_is_one() {
     on_devices(|device| {
@@ -163,7 +163,7 @@ fn one_bad_step_of_a_group_is_one() {
     });
 }
 
-/// Each step counts once: between two updates there may be none, several, or some without the scale.
+/// Each step counts once. Between two updates there may be none, several, or some without the scale.
 #[test]
 fn bad_steps_count_once() {
     on_devices(|device| {
@@ -194,7 +194,7 @@ fn bad_steps_count_once() {
     });
 }
 
-/// As with PyTorch, a scale stays where twice of it is no number.
+/// A scale stays where its double would overflow, as in PyTorch.
 #[test]
 fn scales_stay_finite() {
     on_devices(|device| {
@@ -212,7 +212,8 @@ fn scales_stay_finite() {
     });
 }
 
-/// Steps with a scale and without count as one: what follows a skipped one is the step that it would have been.
+/// Steps with and without a scale share one count, so the step after a skipped one is as if that one had not
+/// happened.
 #[test]
 fn plain_steps_go_on_after_skipped_ones() {
     on_devices(|device| {
@@ -225,7 +226,7 @@ fn plain_steps_go_on_after_skipped_ones() {
             let (mut grads, mut bad) = (with.zeros_like()?, with.zeros_like()?);
             grads.set("p", &of_points(device, 300, 1, 1.0)?)?;
             bad.set("p", &Tensor::full(device, f32::INFINITY, [300])?)?;
-            // A scale of 1, and one whose inverse no number is.
+            // A scale of 1, and a scale whose inverse overflows.
             let one = GradScaler::with_scale(device, 1.0, 1)?;
             let tiny = GradScaler::with_scale(device, 1e-40, 1)?;
             let zeros = with.zeros_like()?;
@@ -244,7 +245,8 @@ fn plain_steps_go_on_after_skipped_ones() {
     });
 }
 
-/// Gradients that are not finite are told from a norm that is not, with a limit for it and without.
+/// Errors distinguish gradients that are not finite from a norm that is not, with and without a limit on the
+/// norm.
 #[test]
 fn errors_tell_gradients_from_their_norm() {
     on_devices(|device| {
@@ -264,7 +266,7 @@ fn errors_tell_gradients_from_their_norm() {
                     None => optimizer.step(&mut params, &grads),
                 }
             };
-            // 1e20² is more than 3.4e38, and 1e18² is not; so is 1e10 over 1e-30.
+            // 1e20² is more than 3.4e38, and 1e18² is not. 1e10 over 1e-30 is more, too.
             let refused = [(1e20, None), (f32::INFINITY, None), (1e10, Some(&scaler)), (f32::NAN, None)]
                 .map(|(gradient, scaler)| step(gradient, scaler).expect_err("the norm is not finite"));
             let wants = [

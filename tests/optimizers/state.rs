@@ -1,4 +1,5 @@
-//! What optimizers keep beside the parameters: copies, averages and states of 8 bits; and where it is.
+//! Optimizers keep copies, averages and states of 8 and 16 bits for the parameters, on any device and in
+//! files.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,14 +12,14 @@ use super::{bits, of_points, point};
 
 const LEN: usize = 5000;
 
-/// A tensor in blocks, whose last is not full, and two that are in none; small ones stand first.
+/// Creates an arena with a tensor in blocks, whose last is partial, and two small tensors outside of blocks.
 pub(super) fn model(device: &Device) -> Result<Arena> {
     let tensors =
         [of_points(device, 70, 3, 1.0)?, of_points(device, LEN, 0, 1.0)?, of_points(device, 1, 5, 1.0)?];
     Arena::new(device, ["bias", "weight", "gain"].into_iter().zip(&tensors))
 }
 
-/// Gradients of a step; bad ones have an element that is not finite.
+/// Returns the gradients of a step. Bad gradients have an element that is not finite.
 fn gradients(params: &Arena, step: usize, bad: bool) -> Result<Arena> {
     let mut grads = params.zeros_like()?;
     for (i, (name, tensor)) in params.iter().enumerate() {
@@ -31,13 +32,13 @@ fn gradients(params: &Arena, step: usize, bad: bool) -> Result<Arena> {
     Ok(grads)
 }
 
-/// A step with those.
+/// Takes a step with the gradients of its number.
 pub(super) fn take(optimizer: &mut Optimizer, params: &mut Arena, step: usize, bad: bool) -> Result<()> {
     let grads = gradients(params, step, bad)?;
     optimizer.step(params, &grads)
 }
 
-/// A file that no other test writes.
+/// Returns a path that no other test writes.
 pub(super) fn fresh_path() -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -56,7 +57,8 @@ pub(super) fn all(params: &Arena) -> Result<Vec<f32>> {
     Ok(params.iter().map(|(_, tensor)| tensor.to_vec()).collect::<Result<Vec<_>>>()?.concat())
 }
 
-/// Copies are the parameters in their type, and averages what formulas say, whichever is first and by whatever rule.
+/// Copies are the parameters in their type and averages follow their formula, in either order and with any
+/// rule.
 #[test]
 fn copies_and_averages_follow() {
     let rules = [super::rules(), vec![eight_bits(), sixteen_bits()]].concat();
@@ -112,7 +114,7 @@ fn copies_and_averages_follow() {
     });
 }
 
-/// The state of 8 bits of `weight`, of means and of squares: codes, with signs, and the units of their blocks.
+/// The 8-bit state of `weight`, for means and for squares: signed codes and the units of their blocks.
 struct Codes {
     codes: [Vec<i32>; 2],
     units: [Vec<f32>; 2],
@@ -140,7 +142,7 @@ impl Codes {
         })
     }
 
-    /// What stands so many codes away from an element's mean, and from its mean of squares.
+    /// Decodes the codes `away` steps from those of an element's mean and mean of squares.
     fn value(&self, i: usize, away: i32) -> [f64; 2] {
         [0, 1].map(|kind| {
             let code = self.codes[kind][i] + away;
@@ -150,28 +152,28 @@ impl Codes {
     }
 }
 
-/// A code of a mean, whose highest bit is its sign.
+/// Decodes the sign of a mean's code, which is its highest bit.
 fn signed(code: u8) -> i32 {
     let size = i32::from(code & 127);
     if code > 127 { -size } else { size }
 }
 
-/// The number of which a code is the exponent and three digits, from 2 on: eight codes go to each power of two.
+/// Returns the number with a code's exponent and three digits, from 2 on. Each power of two has eight codes.
 fn of_code(code: i32) -> f64 {
     f64::from(8 + code.rem_euclid(8)) / 4.0 * f64::from(code.div_euclid(8)).exp2()
 }
 
-/// What a code of a mean stands for, in units: from 0 to 1, on either side.
+/// Decodes a mean's code in units of its block: from 0 to 1, with either sign.
 fn part_of_mean(code: i32) -> f64 {
     ((of_code(code.abs()) - 2.0) / (of_code(127) - 2.0)).copysign(code.into())
 }
 
-/// What a code of a mean of squares stands for, in units, of which no code is 0.
+/// Decodes a code of a mean of squares in units of its block. No code is 0.
 fn part_of_squares(code: i32) -> f64 {
     (of_code(code) - 1.875) / (of_code(255) - 2.0)
 }
 
-/// What codes of 8 bits stand for is at most a code from the mean that they are made of.
+/// The decoded value of an 8-bit code is at most one code from the mean that it encodes.
 #[test]
 fn codes_are_near_what_they_stand_for() {
     on_devices(|device| {
@@ -191,7 +193,7 @@ fn codes_are_near_what_they_stand_for() {
     });
 }
 
-/// Rounding takes the largest of a block to no code beyond the last, which would be that of 0.
+/// Stochastic rounding does not take the largest element of a block past the last code, to that of 0.
 #[test]
 fn units_have_the_last_codes() {
     const BLOCKS: usize = 4096;
@@ -216,14 +218,14 @@ fn units_have_the_last_codes() {
     });
 }
 
-/// Means of many steps are on average what they should be: codes that are always rounded down are 2 % too small here.
+/// Means over many steps are unbiased. Codes that are always rounded down would be 2 % too small here.
 #[test]
 fn codes_are_right_on_average() {
     on_devices(|device| {
         let mut params = model(device)?;
         let mut optimizer = Optimizer::new(eight_bits(), &params)?;
         let mut grads = params.zeros_like()?;
-        // The first of a block is the unit.
+        // The first element of a block determines its unit.
         let gradient = (0..LEN).map(|i| if i % 256 == 0 { 2.0 } else { 1.0 }).collect();
         grads.set("weight", &Tensor::from_vec(device, gradient, [LEN])?)?;
         for _ in 0..80 {
@@ -240,7 +242,8 @@ fn codes_are_right_on_average() {
     });
 }
 
-/// Where the state is of 8 bits it goes the way of f32, slowly changing means included; small tensors go exactly so.
+/// Training with 8-bit state follows training in f32, with slowly changing means, too. Small tensors follow
+/// it exactly.
 #[test]
 fn eight_bits_go_the_way_of_all() -> Result<()> {
     let device = Device::cpu();
@@ -251,7 +254,7 @@ fn eight_bits_go_the_way_of_all() -> Result<()> {
         let mut optimizer = Optimizer::new(rule, &params)?;
         let mut grads = params.zeros_like()?;
         for step in 0..400 {
-            // Half the square of the distance from 3, of each element in units of its own, and noise.
+            // The loss is half the squared distance from 3, with a scale for each element, plus noise.
             let weight = params["weight"].to_vec()?.into_iter().enumerate();
             let unit = |i: usize| 10f32.powi(i as i32 % 4 - 2);
             let gradient = weight.map(|(i, p)| unit(i) * (p - 3.0 + 0.3 * point(i, step))).collect();
@@ -267,7 +270,7 @@ fn eight_bits_go_the_way_of_all() -> Result<()> {
     Ok(())
 }
 
-/// Parameters and state that go to another device in the middle go on there.
+/// Parameters and state continue on another device after a move.
 #[test]
 fn state_moves_between_devices() {
     let all_devices = devices();
@@ -291,7 +294,7 @@ fn state_moves_between_devices() {
                 assert_eq!((moved.2, stayed.2), (5, 5));
                 let apart =
                     |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-                // A code that falls on the other side is a small part of a step of 0.01.
+                // A code that rounds the other way is a small part of a step of 0.01.
                 let most = if rule == AdamW::default().into() { 1e-6 } else { 2e-3 };
                 assert!(
                     apart(&moved.0, &stayed.0) <= most,
@@ -304,7 +307,7 @@ fn state_moves_between_devices() {
     }
 }
 
-/// Small states that are saved, loaded elsewhere and continued have the bits of those that were never interrupted.
+/// Small states that are saved, loaded elsewhere and continued have the bits of uninterrupted ones.
 #[test]
 fn small_states_are_saved() {
     for rule in [eight_bits(), sixteen_bits()] {
@@ -336,7 +339,7 @@ fn check_saved(rule: Rule) {
     });
 }
 
-/// The state of 16 bits of `weight` as it is in a file: means, and means of squares.
+/// Reads the 16-bit state of `weight` from a file: means, and means of squares.
 fn halves_of(optimizer: &Optimizer, params: &Arena) -> Result<[Vec<f64>; 2]> {
     let path = fresh_path();
     optimizer.save(&path, params)?;
@@ -351,11 +354,13 @@ fn halves_of(optimizer: &Optimizer, params: &Arena) -> Result<[Vec<f64>; 2]> {
     }))
 }
 
-/// Each mean of 16 bits is one of the two that its value lies between, and that on average: a thousandth of it, which is less than half
-/// of their distance, is lost at each of 60 steps. Rounded to nearest it stays what it was, 6 % too large.
+/// A 16-bit mean is one of the two numbers around its value, and equals it on average. Each of 60 steps loses
+/// a thousandth of the value, which is less than half the distance of the two. Rounding to nearest would
+/// leave the mean unchanged, 6 % too large.
 ///
-/// Of one element, a step adds at most ulp²/4 to the variance, ulp being 2⁻⁷ of it or less: over 60 steps the deviation is at most
-/// √60 · 2⁻⁸, or 3.1 %, and of the mean of 5000 of them 0.043 %. The bound is ten times that.
+/// A step adds at most ulp²/4 to the variance of an element, where ulp is 2⁻⁷ of it or less. After 60 steps
+/// the deviation is at most √60 · 2⁻⁸, or 3.1 %, and that of the mean of 5000 elements 0.043 %. The bound is
+/// ten times that.
 #[test]
 fn halves_are_right_on_average() {
     on_devices(|device| {
@@ -387,8 +392,9 @@ fn halves_are_right_on_average() {
     });
 }
 
-/// Parameters are within what rounding of the two means can do to them, each by 2⁻⁷ of itself or less at each step, of which so much as
-/// β is left at the next; and half of that of the squares reaches a step, whose root it takes.
+/// Parameters stay within the effect of rounding the two means. Each is rounded by at most 2⁻⁷ of itself at
+/// each step, and a share of β remains at the next. Half of the squares' relative error reaches a step,
+/// because of the square root.
 #[test]
 fn halves_go_the_way_of_exact_means() {
     const STEPS: usize = 12;
@@ -407,7 +413,7 @@ fn halves_go_the_way_of_exact_means() {
         let mut farthest = 0.0_f64;
         for (i, got) in params["weight"].to_vec()?.into_iter().enumerate() {
             let (mut p, mut off) = (f64::from(point(i, 0)), 0.0);
-            // Means, and how far what is stored may be from them.
+            // Means, and the largest distances of the stored values from them.
             let ([mut m, mut v], [mut m_off, mut v_off]) = ([0.0, 0.0], [0.0, 0.0]);
             for step in 1..=STEPS {
                 let g = f64::from(point(i, step));
@@ -416,7 +422,7 @@ fn halves_go_the_way_of_exact_means() {
                 (m_off, v_off) = (betas[0] * m_off, betas[1] * v_off);
                 let [first, second] = betas.map(|beta| 1.0 - beta.powi(step as i32));
                 let size = |v: f64| (v / second).sqrt() + 1e-8;
-                // What is new is in both, so that no less than that is left of squares.
+                // Both values contain the new square, so no less than that remains.
                 let least = (v - v_off).max((1.0 - betas[1]) * g * g);
                 let step_off = (m.abs() + m_off) / size(least) - m.abs() / size(v);
                 off += lr * step_off / first;
@@ -433,8 +439,9 @@ fn halves_go_the_way_of_exact_means() {
     });
 }
 
-/// A skipped step does not count where gradients have a factor, too: with a count that is one too high the second step would be 14 %
-/// smaller. Small states are rounded another way after it, by a few hundredths of a step.
+/// A skipped step does not count, even with a factor on the gradients. A count that is one too high would
+/// make the second step 14 % smaller. Small states round differently after a skipped step, by a few
+/// hundredths of a step.
 #[test]
 fn skipped_steps_do_not_count() {
     on_devices(|device| {
@@ -472,7 +479,7 @@ fn what_cannot_be_is_an_error() -> Result<()> {
     assert!(message(Optimizer::new(amsgrad, &params)).contains("has no state in `Precision::Bf16`"));
     let twice = Optimizer::new(eight_bits(), &params)?.with_average(0.5, &params)?.with_average(0.6, &params);
     assert!(message(twice).contains("is there already"));
-    // Gradients that are not finite, where that is asked for: once each, and nothing changes.
+    // Gradients that are not finite are reported once each where the option is set, and nothing changes.
     for rule in [eight_bits(), sixteen_bits(), Sgd::default().into()] {
         let mut optimizer = Optimizer::new(rule, &params)?.with_error_if_nonfinite();
         take(&mut optimizer, &mut params, 1, false)?;
@@ -493,7 +500,7 @@ fn what_cannot_be_is_an_error() -> Result<()> {
     Ok(())
 }
 
-/// Bytes are those of memory, and what is suggested holds.
+/// Reported bytes are those of memory, and the suggestions keep their promises.
 #[test]
 fn statistics_tell_bytes() {
     on_devices(|device| {
@@ -543,11 +550,12 @@ fn statistics_tell_bytes() {
 fuse! {
     pub(crate) fn tripled(x: f32[N]) -> f32[N] { 3.0 * x }
     pub(crate) fn doubled(x: &mut f32[N]) { x *= 2.0; }
-    // The old content is read elsewhere, so that it gets new memory.
+    // The old content is read at other places, so the result gets new memory.
     pub(crate) fn turned(x: &mut f32[N]) { x = flip(x, N); }
 }
 
-/// A function writes its result, or in place, where the gradient is; whatever else is put there is copied.
+/// A function writes its result into the gradient's memory, out of place or in place. Any other tensor is
+/// copied into it.
 #[test]
 fn gradients_are_written_in_place() {
     on_devices(|device| {
@@ -561,12 +569,12 @@ fn gradients_are_written_in_place() {
         grads.write_to("bias", turned)?;
         let expect: Vec<f32> = expect.into_iter().rev().map(|x| 2.0 * x).collect();
         assert_eq!(grads["bias"].to_vec()?, expect, "{device}");
-        // One that is taken out keeps its elements, and is no longer part of the arena.
+        // A tensor that is taken out keeps its elements, and is no longer part of the arena.
         let mut taken = grads.write_to("bias", |g| Ok(std::mem::replace(g, x.clone())))?;
         doubled(&mut taken)?;
         assert_eq!(grads["bias"].to_vec()?, x.to_vec()?, "{device}");
         assert_eq!(taken.to_vec()?[0], 2.0 * expect[0], "{device}");
-        // So does a clone of it.
+        // A clone keeps its elements, too.
         let mut clone = grads.write_to("bias", |g| Ok(g.clone()))?;
         doubled(&mut clone)?;
         assert_eq!(grads["bias"].to_vec()?, x.to_vec()?, "{device}");

@@ -1,4 +1,4 @@
-//! Optimizers of several threads.
+//! Several threads use optimizers at once.
 
 use fusion::optim::{AdamW, Arena, Optimizer};
 use fusion::prelude::*;
@@ -7,7 +7,7 @@ use super::devices::on_devices;
 use super::state::fresh_path;
 use super::{bits, of_points};
 
-/// Parameters after ten clipped steps, of gradients that follow from a number.
+/// Returns the parameters after ten clipped steps, with gradients that depend on a number.
 fn trained(device: &Device, number: usize) -> Result<Vec<Vec<u32>>> {
     let len = 1000 + number;
     let mut params = Arena::new(device, [("p", &of_points(device, len, number, 1.0)?)])?;
@@ -20,7 +20,7 @@ fn trained(device: &Device, number: usize) -> Result<Vec<Vec<u32>>> {
     bits(&params)
 }
 
-/// Four threads with an optimizer each, on one device, go the ways that they go one after another.
+/// Four threads with an optimizer each, on one device, get the results that they get one after another.
 #[test]
 fn threads_have_optimizers_on_one_device() {
     on_devices(|device| {
@@ -34,7 +34,7 @@ fn threads_have_optimizers_on_one_device() {
     });
 }
 
-/// An optimizer and its arenas go on in another thread.
+/// An optimizer and its arenas continue in another thread.
 #[test]
 fn an_optimizer_goes_to_another_thread() {
     on_devices(|device| {
@@ -65,7 +65,7 @@ fn an_optimizer_goes_to_another_thread() {
     });
 }
 
-/// Who saves in one place at once leaves there what one of them saved.
+/// Several threads that save to one path leave a file that one of them saved.
 #[test]
 fn threads_save_in_one_place() -> Result<()> {
     let (device, path) = (Device::cpu(), fresh_path());

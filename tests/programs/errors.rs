@@ -1,4 +1,4 @@
-//! What is wrong at run time is told: what, where, and how to mend it.
+//! Errors at run time say what is wrong, where it is wrong, and how to mend it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -30,7 +30,7 @@ fuse! {
     pub fn on_cpu_only(x: f32[N]) -> f32[N] { x + 1.0 }
 }
 
-/// The text of an error.
+/// Returns the text of an error.
 #[track_caller]
 fn text<T>(result: Result<T>) -> String {
     match result {
@@ -61,7 +61,7 @@ fn extents_that_disagree() {
     });
 }
 
-/// What there is no memory for leaves what is updated in place as it was.
+/// A call that runs out of memory leaves its in-place parameters unchanged.
 #[test]
 fn memory_for_later_kernels() {
     on_devices(|device| {
@@ -115,7 +115,7 @@ fn results_into_tensors_of_other_shapes() {
             let expected =
                 "`several`: the result `out_1` has shape [5, 3], but the tensor given for it has [3, 5]";
             assert_eq!(message, expected);
-            // Nothing is written by a call that fails.
+            // A call that fails writes nothing.
             check(first, &[3, 5], |_| 9.0)?;
             check(&third, &[3], |_| 9.0)?;
         }
@@ -160,7 +160,7 @@ fn outputs_that_share_memory_with_inputs() {
             into(&mut out, &tensor, &tensor)?;
             check(&out, &[4099], |at| x.at(at) * x.at(at))?;
             check(&tensor, &[4099], |at| x.at(at))?;
-            // The same once more, when the output is its own.
+            // Repeat the call with an output that shares no memory.
             into(&mut out, &tensor, &tensor)?;
             check(&out, &[4099], |at| x.at(at) * x.at(at))?;
         }
@@ -233,7 +233,7 @@ fn arguments_on_the_cpu_and(gpu: &Device) -> Result<()> {
     let (mut second, z) = (Tensor::zeros(&cpu, [1, n])?, Tensor::zeros(gpu, [n, 1])?);
     let message = text(fused::several::into(&mut first, &mut second, &mut third, &z));
     assert!(message.contains("but `out_1` is on"), "{message}");
-    // A call without tensors runs where its results are.
+    // A call without tensor arguments runs on the device of its results.
     for device in [&cpu, gpu] {
         let [mut ones, mut twos] = [Tensor::zeros(device, [3])?, Tensor::zeros(device, [3])?];
         for into in [fused::counted::into, unfused::counted::into] {
@@ -285,7 +285,7 @@ fn shapes_beyond_memory() {
 }
 
 fuse! {
-    /// As large as one asks for.
+    /// A function whose result is as large as the caller asks for.
     pub fn repeated(x: f32[N], H: dim, W: dim) -> f32[N, H, W] { x + (index(H) * 0 + index(W) * 0) as f32 + 1.0 }
 }
 

@@ -1,10 +1,10 @@
-//! The ways to write a program: calls, templates, methods, shadowing, captures.
+//! Every form of a program works: calls, templates, methods, shadowing, captures.
 
 use fusion::prelude::*;
 
 use crate::{Host, check, on_devices};
 
-/// Of the same name as an extent below.
+/// A constant with the name of a dim below.
 const HEIGHT: usize = 77;
 
 fuse! {
@@ -12,7 +12,7 @@ fuse! {
 }
 
 fuse! {
-    /// Thousands of operations, whose scopes the compiler must not nest.
+    /// A function of thousands of operations, whose scopes the generated code must not nest.
     #[fuse(targets(cpu))]
     pub fn long(x: f32[N]) -> f32[N] { hundred(hundred(hundred(five_hundred(five_hundred(x))))) + hundred(five_hundred(x)) }
 
@@ -22,7 +22,7 @@ fuse! {
     fn five_hundred(x) { hundred(hundred(hundred(hundred(hundred(x))))) }
 }
 
-/// A sum of thousands of terms, written out: a chain of operators is not deep, wherever it goes.
+/// A sum of thousands of written terms. A chain of operators is not deep in any part of the compiler.
 macro_rules! long_sum {
     (@ [$($terms:tt)*] x $($more:tt)*) => { long_sum!(@ [$($terms)* $($terms)* $($terms)* $($terms)*] $($more)*); };
     (@ [$($terms:tt)*]) => { fuse! { pub(crate) fn long_sum(a: f32[N], b: f32[N]) -> f32[N] { a $($terms)* } } };
@@ -47,7 +47,7 @@ both! {
     }
     { pub fn product(x: f32[N, D], y: f32[D]) -> f32[N, D] { x * y } }
     { pub fn plus(x: f32[D, N], by: f32) -> f32[N, D] { x + by } }
-    // Callees bind axes by name, whatever their order.
+    // Callees bind axes by name, in any order.
     { pub fn calls_exported(a: f32[D, N], y: f32[D]) -> (f32[N, D], f32[D, N]) {
         let z = product(a, y);
         (plus(z, 0.5), product(plus(a, 1), y))
@@ -85,7 +85,7 @@ both! {
     { pub fn precedence(x: i32[N], y: i32[N]) -> (i32[N], i32[N], f32[N]) {
         (x + y * 2 - -x % 3 << 1 & 0xff | y ^ 5, -x.abs() - 7 / 2 * y, (x as f32 * 0.5) + if x as f32 < 2.0 { 1.0 } else { 3.0 } * 2.0)
     } }
-    // Names that mean something in Rust, PTX, WGSL or what is generated.
+    // Names that have a meaning in Rust, PTX, WGSL or generated code.
     { pub fn main(array: f32[N], vec4: f32[N], p: f32, args: f32[N], out: f32[N], out_0: f32[N]) -> (f32[N], f32[N]) {
         let first = array + vec4 * p;
         let end = args - out;
@@ -98,7 +98,7 @@ both! {
         b0 = fusion;
         cpu * start - r#type
     } }
-    // A dim is its extent where a number is wanted.
+    // A dim is its extent where a number is expected.
     { pub fn by_extents(x: f32[N, D]) -> f32[N, D] { by(leaky_relu(x, N), D) + greater((N, D)) } }
     { pub fn cpu(r#in: f32[N], stop: f32[N]) -> f32[N] { r#in - stop } }
     { pub fn texture(var: f32[N], out: f32[N], _0: f32[N], PLAN: dim, Plan: dim) -> f32[N] { var * out + PLAN * Plan + _0 } }
@@ -280,7 +280,7 @@ fn scalars_of_all_kinds() {
     });
 }
 
-/// What a user keeps tensors in.
+/// A user's struct with tensors.
 struct Layer {
     weight: Tensor<f32>,
     inner: Inner,
@@ -350,7 +350,7 @@ fn inline_forms_of_other_types_and_ranks() {
     });
 }
 
-/// A macro of the user around ours.
+/// A user's macro around `fuse!`.
 macro_rules! combined {
     ($x:ident $op:tt $y:expr) => {
         fuse!($x[N] $op {$y}[N] * scalar(f64::from($x.len() as u32) as f32))
@@ -402,7 +402,7 @@ fn long_sums() {
 
 mod exported {
     fusion::fuse! {
-        /// Names that are keywords of Rust.
+        /// A function whose names are keywords of Rust.
         pub(super) fn r#match(r#type: f32[N], r#x: f32[N]) -> f32[N] { r#type + x }
         pub(in crate::forms) fn alone(x: f32[N]) -> (f32[N],) { (2.0 * x,) }
         pub(self) fn own(x: f32[N]) -> f32[N] { let (twice,) = alone(x); twice }

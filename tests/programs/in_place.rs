@@ -1,4 +1,4 @@
-//! What is updated in place: old and new values, other orders, shared memory.
+//! Updates in place are right: old and new values, other orders, shared memory.
 
 use fusion::prelude::*;
 
@@ -22,7 +22,7 @@ both! {
         c -= a;
         a = a - 1.0;
     } }
-    // Each reads the old value of the other, in another order of dims.
+    // Each parameter reads the old value of the other, in another order of dims.
     { pub fn crossed(p: &mut f32[N, D], q: &mut f32[D, N]) {
         let old = p;
         p += q;
@@ -37,7 +37,7 @@ both! {
         p -= g;
         (p, p)
     } }
-    // The small one is read over and over while it is written.
+    // Every row reads the small parameter, which is also updated.
     { pub fn spread(p: &mut f32[N, D], s: &mut f32[D]) {
         p = p * s;
         s = s + 0.5;
@@ -82,14 +82,14 @@ fn rotations_and_swaps() {
                 check(&a, &[n], |at| y.at(at))?;
                 check(&b, &[n], |at| z.at(at))?;
                 check(&c, &[n], |at| x.at(at))?;
-                // Three times is no time.
+                // Three rotations restore the order.
                 rotate(&mut a, &mut b, &mut c)?;
                 rotate(&mut a, &mut b, &mut c)?;
                 check(&a, &[n], |at| x.at(at))?;
                 check(&b, &[n], |at| y.at(at))?;
             }
             for swap in [fused::swap, unfused::swap] {
-                // The same memory twice, until it is written.
+                // Both tensors share memory until one is written.
                 let mut a = x.on(device)?;
                 let mut b = a.clone();
                 swap(&mut a, &mut b)?;
@@ -276,7 +276,7 @@ fn clones_keep_what_they_had() {
         check(&p, &[9, 11], |_| 0.0)?;
         check(&clone, &[9, 11], |at| x.at(at))?;
         check(&view, &[99], |at| x.at(&[at[0] / 11, at[0] % 11]))?;
-        // A clone that is given back its memory is updated without another copy, and rightly.
+        // A clone that owns its memory again is updated without another copy, and with the right values.
         drop((clone, view));
         let q = p.clone();
         fused::crossed(&mut p, &mut Tensor::full(device, 1.0, [11, 9])?)?;

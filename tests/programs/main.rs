@@ -1,13 +1,15 @@
-//! Programs made to go wrong, on every device, fused and not, against references written out in plain Rust.
+//! Adversarial programs agree with references written in plain Rust, on every device, fused and unfused.
 //!
-//! Elements are multiples of 1/8 up to 4, so that sums and products of a few are exact and compared as equal.
+//! Elements are multiples of 1/8 up to 4, so that sums and products of a few are exact and compared for
+//! equality.
 
 use devices::on_devices;
 use fusion::prelude::*;
 
-/// The same functions twice: as they are in `fused`, and each operation a kernel of its own in `unfused`.
+/// Defines the same functions twice: as written in `fused`, and with a kernel for each operation in
+/// `unfused`.
 ///
-/// Each exported function stands in braces of its own, after the templates that they all may call.
+/// Each exported function stands in braces of its own, after the templates that all of them may call.
 macro_rules! both {
     ($(templates { $($template:tt)* })? $({ $($function:tt)* })*) => {
         pub(crate) mod fused {
@@ -36,7 +38,7 @@ struct Host {
 }
 
 impl Host {
-    /// Elements without a pattern, the same for the same seed.
+    /// Creates a tensor of pseudo-random elements, the same for the same seed.
     fn new(seed: u32, shape: &[usize]) -> Host {
         let element = |i: usize| {
             let mixed = (i as u32 ^ seed << 24).wrapping_mul(0x9e37_79b1);
@@ -50,7 +52,7 @@ impl Host {
         Tensor::from_slice(device, &self.elements, self.shape.as_slice())
     }
 
-    /// The element at a position.
+    /// Returns the element at a position.
     fn at(&self, at: &[usize]) -> f64 {
         assert_eq!(at.len(), self.shape.len(), "a position has as many coordinates as there are dims");
         let offset = at.iter().zip(&self.shape).fold(0, |offset, (at, extent)| offset * extent + at);
@@ -58,7 +60,7 @@ impl Host {
     }
 }
 
-/// All positions of a shape, in the order of its elements.
+/// Returns all positions of a shape, in the order of its elements.
 fn positions(shape: &[usize]) -> impl Iterator<Item = Vec<usize>> {
     (0..shape.iter().product()).map(move |number: usize| {
         let mut rest = number;
@@ -76,7 +78,7 @@ fn positions(shape: &[usize]) -> impl Iterator<Item = Vec<usize>> {
     })
 }
 
-/// Asserts shape and every element of a tensor, given the exact value of each position.
+/// Asserts the shape and every element of a tensor, given the exact value at each position.
 #[track_caller]
 fn check(tensor: &Tensor<f32>, shape: &[usize], expected: impl Fn(&[usize]) -> f64) -> Result<()> {
     assert_eq!(tensor.shape().dims(), shape, "shape on {}", tensor.device().name());

@@ -1,4 +1,4 @@
-//! Integers that wrap, casts that saturate, and floats that are no numbers.
+//! Integers wrap, casts saturate, and NaN and infinities pass through.
 
 use std::fmt::Debug;
 
@@ -62,12 +62,12 @@ both! {
     { pub fn extremes(x: f32[N, C = 3]) -> (f32[N], f32[N], f32[N]) { (max(x, C), min(x, C), sum(x, C)) } }
 }
 
-/// Every pair of these.
+/// Returns every pair of values.
 fn pairs_of<T: Copy>(values: &[T]) -> (Vec<T>, Vec<T>) {
     values.iter().flat_map(|&x| values.iter().map(move |&y| (x, y))).unzip()
 }
 
-/// Asserts the elements of a tensor, given what each is of its two operands.
+/// Asserts the elements of a tensor, given each result by its two operands.
 #[track_caller]
 fn check_pairs<T: Element, A: Copy + Debug>(
     name: &str,
@@ -143,7 +143,7 @@ fn signed_integers() {
     });
 }
 
-/// `<`, `<=`, `>`, `>=`, `==` and `!=`, from the lowest bit.
+/// Returns bits for `<`, `<=`, `>`, `>=`, `==` and `!=`, from the lowest bit.
 fn order_bits(order: Option<std::cmp::Ordering>) -> u32 {
     use std::cmp::Ordering::{Equal, Greater, Less};
     match order {
@@ -288,7 +288,7 @@ const LIMITS: [f32; 25] = [
     1e-40,
 ];
 
-/// What is no finite value, and zeros.
+/// NaN, infinities, zeros, and a few finite values.
 const SPECIAL: [f32; 9] = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0, 1.5, -1.5, 3.0, f32::MAX];
 
 #[test]
@@ -340,7 +340,7 @@ fn tests_for_what_is_no_number_hold_everywhere() {
     });
 }
 
-/// Same bits, or both NaN.
+/// Asserts the same bits, with all NaN equal.
 #[track_caller]
 fn same(name: &str, got: &Tensor<f32>, expected: impl IntoIterator<Item = f32>) -> Result<()> {
     for (i, (got, expected)) in got.to_vec()?.into_iter().zip(expected).enumerate() {
@@ -350,12 +350,13 @@ fn same(name: &str, got: &Tensor<f32>, expected: impl IntoIterator<Item = f32>) 
     Ok(())
 }
 
-/// `x` where it compares, else what is not a number of the two.
+/// Returns `x` if it is NaN or `first` is true, else `y`.
 fn chosen(x: f32, y: f32, first: bool) -> f32 {
     if x.is_nan() || first { x } else { y }
 }
 
-// WGSL lets drivers assume that floats are finite: what is checked bit by bit here is promised on the CPU and with CUDA.
+// WGSL lets drivers assume that floats are finite, so only the CPU and CUDA promise the bits that this test
+// checks.
 #[test]
 fn what_is_no_number_goes_through() -> Result<()> {
     exact_devices().iter().try_for_each(what_is_no_number_goes_through_on)
@@ -380,7 +381,7 @@ fn what_is_no_number_goes_through_on(device: &Device) -> Result<()> {
     let (x, y) = (Tensor::from_slice(device, &pairs.0, [81])?, Tensor::from_slice(device, &pairs.1, [81])?);
     for of_pairs in [fused::pairs, unfused::pairs] {
         let (min, max, order, select, rem, known) = of_pairs(&x, &y)?;
-        // Zeros of both signs are equal, so either may come out of `min` and `max`.
+        // Zeros of both signs are equal, so `min` and `max` may return either.
         let plus = |x: f32| x + 0.0;
         let [min, max] =
             [min, max].map(|tensor| tensor.to_vec().map(|v| v.into_iter().map(plus).collect::<Vec<_>>()));
@@ -460,7 +461,7 @@ fn finite_values_are_the_same_everywhere() {
             check(&known, &[1000], |at| y.at(at))?;
             let expected = x.elements.iter().zip(&y.elements).map(|(x, y)| order_bits(x.partial_cmp(y)));
             assert_eq!(order.to_vec()?, expected.collect::<Vec<_>>());
-            // The remainder of zero is no number, which WGSL does not promise.
+            // A remainder by zero is NaN, which WGSL does not promise.
             for ((got, x), y) in rem.to_vec()?.into_iter().zip(&x.elements).zip(&y.elements) {
                 assert!(*y == 0.0 || got == x % y, "{got} is not {x} % {y} on {}", device.name());
             }

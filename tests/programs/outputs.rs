@@ -1,4 +1,5 @@
-//! What comes out: inputs as they are, values twice, many results, more buffers than a kernel may have.
+//! Results are right in every form: unchanged inputs, repeated values, many results, more buffers than a
+//! kernel may bind.
 
 use fusion::prelude::*;
 
@@ -40,7 +41,7 @@ both! {
         let first = a;
         a = b; b = c; c = d; d = e; e = f; f = g; g = h; h = i; i = j; j = first;
     } }
-    // Every store of the crowd is needed by the next, so that kernels depend on one another.
+    // Each of the many stores is needed by a later kernel, so the kernels depend on one another.
     { pub fn thirty(
         a0: f32[N], a1: f32[N], a2: f32[N], a3: f32[N], a4: f32[N], a5: f32[N], a6: f32[N], a7: f32[N], a8: f32[N],
         a9: f32[N], b0: f32[N], b1: f32[N], b2: f32[N], b3: f32[N], b4: f32[N], b5: f32[N], b6: f32[N], b7: f32[N],
@@ -158,7 +159,7 @@ fn more_inputs_than_a_kernel_binds() {
     });
 }
 
-/// Nor more than sixteen where a device has them.
+/// The limit is sixteen buffers where a device supports them.
 #[cfg(feature = "wgsl")]
 #[test]
 fn no_kernel_of_webgpu_binds_more_than_eight_buffers() {
@@ -183,7 +184,7 @@ fn no_kernel_of_webgpu_binds_more_than_eight_buffers() {
         let buffers = counts(kernels);
         assert!(buffers.len() > 1 && buffers.iter().all(|&count| count <= 8), "{buffers:?}");
     }
-    // Two tensors of one element are read, as uniforms beside the launch's own arguments.
+    // Two tensors of one element are uniforms, next to the launch's own arguments.
     assert_eq!(counts(fused::scalar::kernels()), [3]);
     assert_eq!(counts_of(fused::scalar::kernels(), "var<uniform> args"), [1]);
     assert_eq!(counts_of(fused::scalar::kernels(), "var<uniform>"), [3]);

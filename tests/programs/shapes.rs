@@ -1,4 +1,5 @@
-//! Extents and orders: nothing, one, odd, many; fixed dims anywhere; every broadcast of a space.
+//! Every kind of extent and order works: zero, one, odd and many elements, fixed dims anywhere, and every
+//! broadcast.
 
 use fusion::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Rows that are cut into parts have the same bits however many threads or rows there are.
+//! Rows that are split into parts have the same bits for every number of threads and rows.
 
 use fusion::prelude::*;
 
@@ -31,7 +31,7 @@ fn the_same_bits() {
     });
 }
 
-/// However many threads there are, to the bit.
+/// Results have the same bits for every number of threads.
 #[test]
 fn threads_do_not_change_the_bits() {
     let Some(device) = Kind::Cpu.open() else { return };

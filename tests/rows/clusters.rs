@@ -1,7 +1,8 @@
-//! Rows that the blocks of a cluster share, of which each holds a part: as on the CPU.
+//! Rows that the blocks of a cluster share, each block with a part, agree with the CPU.
 //!
-//! So many rows of so many elements that a GPU which has clusters uses them: of whole vectors and of none, of as few blocks as there
-//! are and as many, and of a last block with less than the others.
+//! The numbers of rows and elements are large enough for a GPU with clusters to use them. Rows have whole
+//! vectors or none, and as few or as many blocks as possible. The last block may have fewer elements than the
+//! others.
 
 use fusion::prelude::*;
 
@@ -32,7 +33,7 @@ fuse! {
         )
     }
 
-    // So many scalars are read by each thread before its rows, of which those have the fewer.
+    // Each thread reads many scalars before its rows.
     pub(crate) fn of_scalars(
         x: f32[N, D], a: f32[], b: f32[], c: f32[], d: f32[], e: f32[], f: f32[], g: f32[], h: f32[], i: f32[],
     ) -> f32[N, D] {
@@ -64,7 +65,7 @@ fn softmax_and_logarithms() {
     });
 }
 
-/// Of three blocks a row, and of five: neither divides how many a GPU keeps resident.
+/// Three and five blocks a row, neither of which divides the number of blocks that a GPU keeps resident.
 #[test]
 fn rows_of_few_blocks_that_read_scalars_first() {
     agree("of scalars", (&[33_000, 66_000], 0.0), |device, len| {
@@ -89,7 +90,7 @@ fn norms() {
     });
 }
 
-/// One more than as many elements as all blocks can hold, too, and rows of a length that is known.
+/// The longest row that all blocks can stage, one vector more, and rows of known length.
 #[test]
 fn the_longest() {
     agree("longest", (&[196_608, 196_612], 0.0), |device, len| {
@@ -100,7 +101,7 @@ fn the_longest() {
     agree("known", (&[32_768], SLACK), |device, len| Ok(vec![known(&rows(device, 3, len)?)?]));
 }
 
-/// Rows of two dims, and what another block has of a row.
+/// Rows of two dims, and elements of a row that another block stages.
 #[test]
 fn of_planes_and_elsewhere() {
     agree("planes", (&[4100, 8_004, 8_003], 0.0), |device, len| {
@@ -114,7 +115,7 @@ fn of_planes_and_elsewhere() {
     });
 }
 
-/// Whose elements are so many for one block that eight would share them, if the parts of seven were not as long.
+/// Rows of many tensors. Eight blocks would share a row if the parts of seven blocks were not equally long.
 #[test]
 fn of_many_tensors() {
     let step = 1.0 / (1 << 9) as f32;
@@ -132,7 +133,7 @@ fn of_many_tensors() {
 
 #[test]
 fn of_narrow_types() {
-    // From one `f16` to the next, where these are.
+    // Distance from one `f16` to the next, at the size of these results.
     let step = 1.0 / (1 << 23) as f32;
     agree("narrow", (&[32_776], step), |device, len| Ok(vec![widened(&narrow(&rows(device, 3, len)?)?)?]));
     agree("of halves", (&[20_001, 32_776], 0.0), |device, len| {
@@ -145,7 +146,7 @@ fn of_narrow_types() {
     });
 }
 
-/// The first thread of the first block writes what all others have read.
+/// The first thread of the first block writes a value that all other threads have read.
 #[test]
 fn values_of_rows() {
     agree("running", (&[16_387, 33_000], SLACK), |device, len| {
@@ -171,7 +172,7 @@ fn values_of_rows() {
     }
 }
 
-/// Of more rows than there are clusters at a time, each several times, every run gives the same bits.
+/// More rows than clusters run at a time, so that each cluster has several. Every run gives the same bits.
 #[test]
 fn every_run_gives_the_same_bits() {
     for (_, device) in devices().into_iter().filter(|(kind, _)| *kind == Kind::Cuda) {

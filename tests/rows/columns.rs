@@ -1,4 +1,5 @@
-//! Rows that lie side by side, in what is read and in what is written: combined along an outer dim or one in the middle.
+//! Reductions along an outer or middle dim agree with plain loops. Their rows are adjacent in inputs and
+//! outputs.
 
 use fusion::prelude::*;
 
@@ -11,7 +12,7 @@ fuse! {
     pub(crate) fn log_soft(x: f32[L, C]) -> f32[L, C] { log_softmax(x, L) }
     pub(crate) fn log_sum(x: f32[L, C]) -> f32[C] { logsumexp(x, L) }
 
-    // Along rows that lie one after another.
+    // Reductions along contiguous rows.
     pub(crate) fn soft_rows(x: f32[N, D]) -> f32[N, D] { softmax(x, D) }
     /// Several values of each element are needed again at the same time.
     pub(crate) fn difference(x: f32[N, D], y: f32[N, D]) -> f32[N, D] { softmax(x, D) - softmax(y, D) }
@@ -22,7 +23,7 @@ fuse! {
         layer_norm(x, L, eps) * exp(gamma) + beta
     }
 
-    /// Statistics of a batch, in place, and those of all batches.
+    /// Statistics of a batch, in place, and running statistics of all batches.
     pub(crate) fn batch(x: &mut f32[N, H, C], running: &mut f32[C], momentum: f32) -> (f32[C], f32[N, H, C]) {
         let old = x;
         let mu = mean(old, (N, H));
@@ -40,18 +41,18 @@ fuse! {
 
     pub(crate) fn whole_numbers(x: i32[L, C]) -> (i32[L, C], i32[C]) { (x - sum(x, L), max(x, L)) }
 
-    /// Vectors cannot run over two dims at once where an operand lacks one of them.
+    /// An operand lacks one of two dims, so vectors cannot run over both at once.
     pub(crate) fn weighted(x: f32[L, H, W], w: f32[W], h: f32[H]) -> f32[L, H, W] { x * w - h * sum(x * w, L) }
 }
 
 const COUNTS: [usize; 4] = [1, 4, 26, 4096];
-/// Of the longest but one a thread has several steps, and the longest is cut into parts.
+/// A thread has several iterations in the longest length but one. The longest is split into parts.
 const LENGTHS: [usize; 7] = [0, 1, 2, 31, 33, 1025, 8195];
 
-/// Elements that a device, or a reference that is not optimised, takes a second or so for.
+/// Largest number of elements, because devices and the unoptimised reference are slow.
 const MOST: usize = 160_000;
 
-/// Runs a test on each device with each length of rows, and as many rows in two ways: all side by side, or half of them.
+/// Runs a test on each device with each length of rows. All rows are adjacent, or half of them are.
 fn each_size(test: impl Fn(&Device, [usize; 3]) -> Result<()>) {
     for (_, device) in devices() {
         for [count, len] in COUNTS.into_iter().flat_map(|count| LENGTHS.map(|len| [count, len])) {
@@ -65,7 +66,7 @@ fn each_size(test: impl Fn(&Device, [usize; 3]) -> Result<()>) {
     }
 }
 
-/// The rows along the middle dim, each of which is put through `f`, in the places where they were.
+/// Applies `f` to each row along the middle dim, and returns the results at the rows' places.
 fn along_the_middle(host: &Host, f: impl Fn(&[f64]) -> Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     let [b, l, c] = host.shape[..] else { panic!("it has three dims") };
     let mut all = vec![(f64::NAN, 0.0); b * l * c];
@@ -77,12 +78,12 @@ fn along_the_middle(host: &Host, f: impl Fn(&[f64]) -> Vec<(f64, f64)>) -> Vec<(
     all
 }
 
-/// Additions one after another, and a few roundings more.
+/// Returns the error bound of additions one after another, with a few roundings more.
 fn roundings(terms: usize) -> f64 {
     (terms + 40) as f64 * UNIT
 }
 
-/// Two runs in f64, whatever the elements.
+/// Computes exponentials and their sum in f64, in two passes and for any elements.
 fn exponentials(row: &[f64]) -> (Vec<f64>, f64, f64) {
     let nan = row.iter().any(|x| x.is_nan());
     let most = if nan { f64::NAN } else { row.iter().copied().fold(f64::NEG_INFINITY, f64::max) };
@@ -161,7 +162,7 @@ fn statistics_of_a_batch_in_place() {
             return Ok(());
         }
         let (variance, below) = batch(&mut x, &mut running, 0.25)?;
-        // The middle dim with all of the batch, as one.
+        // The reduced dims of the batch as one middle dim.
         let all = Host::of(&[1, n * h, c], host.elements.clone());
         type OfRow<'a> = &'a dyn Fn(&[f64], f64, f64) -> Vec<(f64, f64)>;
         let of = |f: OfRow<'_>| {
@@ -203,7 +204,7 @@ fn statistics_of_a_batch_in_place() {
 fn places_and_truth_values_of_columns() {
     on_devices(|device| {
         for [l, c] in [[1, 1], [2, 5], [33, 4], [31, 700], [1025, 3], [8195, 3]] {
-            // Few values, so that there are equal ones.
+            // A small set of values makes ties likely.
             let elements: Vec<f32> =
                 Host::new(23, &[l, c]).elements.into_iter().map(|x| (x * 4.0).round() / 4.0).collect();
             let (marked, places, distances) = peaks(&Tensor::from_slice(device, &elements, [l, c])?)?;
@@ -264,7 +265,7 @@ fn operands_that_lack_a_dim_of_the_rows() {
     });
 }
 
-/// Rows with infinities and NaN in all places.
+/// Returns rows with infinities and NaN in all places.
 fn special_rows() -> [[f32; 4]; 12] {
     let (inf, nan) = (f32::INFINITY, f32::NAN);
     [
@@ -283,7 +284,7 @@ fn special_rows() -> [[f32; 4]; 12] {
     ]
 }
 
-/// Asserts a softmax and a logsumexp to be as if the largest element were known before anything is added.
+/// Asserts that a softmax and a logsumexp are as if the maximum were known before any addition.
 #[track_caller]
 fn check_exponentials(device: &Device, row: &[f32], shares: impl Iterator<Item = f32>, log: f32) {
     let elements: Vec<f64> = row.iter().map(|&x| f64::from(x)).collect();
@@ -318,7 +319,7 @@ fn infinities_in_columns() {
     }
 }
 
-/// Rows that no block of a GPU can hold; the last elements are as special as the first.
+/// Rows too long for a block to stage. The last elements are as special as the first.
 #[test]
 fn infinities_in_long_rows() {
     let row = |len: usize, special: [f32; 4]| {

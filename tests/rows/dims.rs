@@ -1,4 +1,5 @@
-//! Which dims are combined: outer, middle, several, all, fixed ones; and operands that have others, or another order.
+//! Reductions agree with plain loops for any dims: outer, middle, several, all, fixed ones. Operands may lack
+//! dims or have them in another order.
 
 use fusion::prelude::*;
 
@@ -14,7 +15,7 @@ fuse! {
     pub(crate) fn everything(x: f32[N, C, H, W]) -> f32[] { sum(x) }
     pub(crate) fn turned(x: f32[N, C, H]) -> f32[C, N] { sum(x, H) }
 
-    // Operands of a sum that lack dims of it, or have them in another order.
+    // Operands of a sum that lack some of its dims, or have them in another order.
     pub(crate) fn weighted(x: f32[N, D], w: f32[D], s: f32[N], u: f32[], k: f32) -> f32[N] {
         sum(x * w + s * u - k, D)
     }
@@ -23,7 +24,7 @@ fuse! {
     pub(crate) fn gram(x: f32[N, K], w: f32[M, K]) -> f32[N, M] { sum(x * w, K) }
     pub(crate) fn rows_in_other_order(x: f32[D, N]) -> f32[N, D] { x - sum(x, D) }
 
-    // Fixed extents: a loop, unrolled, and both.
+    // Fixed extents: a loop, unrolled statements, and both.
     pub(crate) fn hundred(x: f32[N, C = 100]) -> f32[N, C] { x - sum(x, C) * 0.01 }
     pub(crate) fn sixty_five(x: f32[C = 65]) -> f32[] { sum(x, C) }
     pub(crate) fn pixels(x: f32[N, P, C = 3], w: f32[C]) -> f32[N] { sum(sum(x * w, C), P) }
@@ -31,7 +32,7 @@ fuse! {
     pub(crate) fn channel_of_rows(x: f32[N, P, C = 3]) -> f32[N] { sum(at(x, C, 1) * at(x, C, 2), P) }
     pub(crate) fn channels(x: f32[N, P, C = 3]) -> f32[N, C] { sum(x, P) }
 
-    // Rows of several dims that are not one in all that is read and stored.
+    // Rows of several dims that are not one dim in all operands and results.
     pub(crate) fn channels_last(x: f32[N, C, H, W]) -> f32[N, H, W, C] { layer_norm(x, (C, H, W)) }
     pub(crate) fn affine(x: f32[N, H, W], g: f32[H], b: f32[H]) -> f32[N, H, W] {
         layer_norm(x, (H, W), 0.5) * g + b
@@ -44,7 +45,7 @@ fuse! {
         sum(square(slice(x, L -> S, 1..) - slice(x, L -> S, ..L - 1)))
     }
 
-    // One reduction of another.
+    // A reduction of another reduction.
     pub(crate) fn softmax_totals(x: f32[N, D]) -> f32[D] {
         let e = exp(x);
         sum(e / sum(e, D), N)
@@ -52,7 +53,7 @@ fuse! {
     pub(crate) fn mean_of_sums(x: f32[N, D]) -> f32[] { mean(sum(x, D), N) }
     pub(crate) fn spread(x: f32[N, D]) -> f32[] { max(sum(x, D), N) - min(sum(x, D), N) }
 
-    // Positions and extents as numbers.
+    // Coordinates and extents as numbers.
     pub(crate) fn ramp(x: f32[N, D]) -> f32[N] { sum(x * index(D) as f32 + index(N) as f32, D) * rsqrt(D) + N }
     pub(crate) fn below(x: f32[T, S]) -> f32[T] { sum(if index(S) <= index(T) { x } else { 0.0 }, S) }
     pub(crate) fn pictures(x: f32[N, H, W]) -> f32[N] {
@@ -108,7 +109,7 @@ fn operands_that_lack_dims_or_have_another_order() {
             let u = Host::new(4, &[]);
             let got = weighted(&x.on(device)?, &w.on(device)?, &s.on(device)?, &u.on(device)?, 0.5)?;
             let term = |at: &[usize]| x.at(at) * w.at(&at[1..]) + s.at(&at[..1]) * u.at(&[]) - 0.5;
-            // Of each term, three roundings of at most 8.5.
+            // Each term has three roundings of at most 8.5.
             let expected = sums(&[n, d], &[1], term).into_iter();
             let expected = expected.map(|sum| (sum.value, sum.bound() + d as f64 * 26.0 * UNIT));
             check("weighted", &got, &[n], expected);
@@ -171,7 +172,8 @@ fn unrolled_dims_within_rows() {
     });
 }
 
-/// Short and long inside or outside; the longest took a thread more steps than some devices take.
+/// Short and long dims inside or outside. The longest case once took a thread more iterations than some
+/// devices allow.
 const OF_SEVERAL: [[usize; 4]; 5] =
     [[2, 3, 5, 7], [2, 3, 96, 96], [1, 3, 128, 130], [3, 70, 1, 4], [600, 2, 1, 3]];
 

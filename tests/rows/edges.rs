@@ -1,4 +1,4 @@
-//! Numbers at the edges, rows without elements, and the same bits in every run.
+//! Rows are right at the edges: infinities and NaN, rows without elements, and the same bits in every run.
 
 use fusion::prelude::*;
 
@@ -16,13 +16,13 @@ fuse! {
         e / sum(e, D)
     }
     pub(crate) fn everything(x: f32[N, D]) -> f32[] { sum(x) }
-    /// No tensor has all of a row.
+    /// No tensor has all elements of a row.
     pub(crate) fn of_outer_products(p: f32[N, K], q: f32[M]) -> f32[N] { sum(p * q, (K, M)) }
     pub(crate) fn columns(x: f32[N, D]) -> f32[D] { sum(x, N) }
     pub(crate) fn spread(x: f32[N, D]) -> f32[N] { var(x, D) }
     pub(crate) fn spread_of_columns(x: f32[N, D]) -> f32[D] { var(x, N) }
     pub(crate) fn counts(x: i32[N, D]) -> (i32[N], i32[N]) { (sum(x, D), prod(x, D)) }
-    /// Sums of two types and a place, which a loop combines at once.
+    /// Sums of two types and a place, which one loop combines.
     pub(crate) fn mixed(x: f32[N, D], k: i32[N, D]) -> (f32[N], i32[N], i32[N]) {
         (sum(x, D), sum(k, D), argmax(x, D))
     }
@@ -36,10 +36,10 @@ fuse! {
     pub(crate) fn positive(x: f32[N, D]) -> (i32[N], u32[N]) { (sum((x > 0.0) as i32, D), max((x > 0.0) as u32, D)) }
 }
 
-/// Lengths of less than a vector, of a warp and around it, and of several rounds.
+/// Lengths below a vector, around a warp, and of several iterations.
 const LENGTHS: [usize; 7] = [1, 2, 31, 33, 130, 1025, 2500];
 
-/// Two rows, the second with `special` somewhere in it: first, last, and between.
+/// Returns two rows, the second with `special` first, last or in between.
 fn with(special: f32, len: usize) -> Vec<Vec<f32>> {
     let ones = vec![1.0; 2 * len];
     let placed = |place: usize| {
@@ -52,14 +52,15 @@ fn with(special: f32, len: usize) -> Vec<Vec<f32>> {
 
 type Of = fn(&Tensor<f32>) -> Result<Tensor<f32>>;
 
-/// Asserts what a row of ones with one special element among them gives, and that other rows are not touched by it.
+/// Asserts the result of a row of ones with one special element, and that the element does not affect other
+/// rows.
 fn check_special(device: &Device, special: f32, of: Of, expect: f32) -> Result<()> {
     for len in LENGTHS {
         let alone = of(&Tensor::full(device, 1.0, [1, len])?)?.to_vec()?;
         for elements in with(special, len) {
             let got = of(&Tensor::from_slice(device, &elements, [2, len])?)?.to_vec()?;
             assert_eq!(got[0].to_bits(), alone[0].to_bits(), "{device}: the row beside {special} of {len}");
-            // A product, and the extremes, of ones and an infinity; of one element it is the element itself.
+            // The result is that of ones and the special element, or of the element alone in a row of one.
             let same = got[1] == expect || expect.is_nan() && got[1].is_nan();
             assert!(same, "{device}: {} of {len} with {special}, not {expect}", got[1]);
         }
@@ -67,7 +68,8 @@ fn check_special(device: &Device, special: f32, of: Of, expect: f32) -> Result<(
     Ok(())
 }
 
-/// Groups of lanes of every length that a loop takes at once, for floats and integers in turn, and every rest of them.
+/// Rows combine groups of lanes of every length that a loop takes at once, for floats and integers, and every
+/// remainder.
 #[test]
 fn rows_of_any_length_are_combined_whole() {
     type Mixed = fn(&Tensor<f32>, &Tensor<i32>) -> Result<(Tensor<f32>, Tensor<i32>, Tensor<i32>)>;
@@ -77,7 +79,7 @@ fn rows_of_any_length_are_combined_whole() {
         any.into_iter().chain([(8, mixed_of_8 as Mixed), (80, mixed_of_80)]).collect();
     on_devices(|device| {
         for &(len, of) in &all {
-            // Whole numbers, whose sums are exact in any order, and of which one is the largest.
+            // Whole numbers have exact sums in any order. One of them is the largest.
             let number = |i: usize| (i * 37 % 8317) as i32 - 4000;
             let numbers: Vec<i32> = (0..3 * len).map(number).collect();
             let floats: Vec<f32> =
@@ -96,7 +98,8 @@ fn rows_of_any_length_are_combined_whole() {
     });
 }
 
-/// Finite numbers so far apart that the squares of their distances are not: of parts, too, and where their means are that far.
+/// Finite elements are so far apart that squares of their distances overflow. The cases cover parts whose
+/// means are that far apart, too.
 #[test]
 fn squares_that_overflow_are_infinite() {
     on_devices(|device| {
@@ -118,7 +121,7 @@ fn squares_that_overflow_are_infinite() {
     });
 }
 
-/// Software may end loops early: what is asked of it is right or refused.
+/// A software device may end long loops early. Results must be right, or the call refused.
 #[test]
 fn long_loops_are_not_ended_early() {
     let Some(device) = Kind::Wgpu.open() else { return };
@@ -158,8 +161,8 @@ fn infinities_pass_through_reductions() {
     }
 }
 
-/// Both infinities in one row have no sum, wherever they meet; and no row is larger than its largest, even if all of
-/// it is −∞.
+/// Infinities of both signs in one row have no sum, wherever they meet. No row is larger than its maximum,
+/// even if all of it is −∞.
 #[test]
 fn opposite_infinities_have_no_sum() {
     for device in exact_devices() {
@@ -191,7 +194,8 @@ fn zeros_of_both_signs() {
     }
 }
 
-/// As PyTorch's: a row with a NaN is NaN, and so is one that is −∞ throughout; one with some −∞ is not.
+/// Softmax agrees with PyTorch at the edges. A row with a NaN is NaN, and so is one that is −∞ throughout,
+/// but not one with some −∞.
 #[test]
 fn softmax_at_the_edges() {
     for device in exact_devices() {
@@ -265,7 +269,7 @@ fn integers_of_both_signs_and_of_none() {
     });
 }
 
-/// A row of the longest, and thousands of short ones, run after run.
+/// A single long row and thousands of short ones give the same bits in every run.
 #[test]
 fn every_run_gives_the_same_bits() {
     on_devices(|device| {
@@ -285,7 +289,7 @@ fn every_run_gives_the_same_bits() {
     });
 }
 
-/// Where a row stands does not change its sum.
+/// The place of a row in memory does not change its sum.
 #[test]
 fn equal_rows_give_equal_bits() {
     on_devices(|device| {
@@ -299,7 +303,7 @@ fn equal_rows_give_equal_bits() {
     });
 }
 
-/// However many threads share the rows.
+/// Results have the same bits for every number of threads that share the rows.
 #[test]
 fn threads_do_not_change_the_bits() {
     let Some(device) = Kind::Cpu.open() else { return };

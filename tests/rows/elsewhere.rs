@@ -1,4 +1,4 @@
-//! Elements of normalised rows in another order than that of what is read, or at other places.
+//! Elements of normalised rows may be stored in another order than the input's, or read at other places.
 
 use fusion::prelude::*;
 
@@ -6,13 +6,13 @@ use crate::devices::{Kind, devices, on_devices};
 use crate::{Host, UNIT, check, normalized, positions};
 
 fuse! {
-    // In another order: rows in pieces, and turned.
+    // Results in another order: rows in pieces, and transposed.
     pub(crate) fn pieces(x: f32[N, C, H, W]) -> f32[N, C, H, W] { softmax(x, (C, W)) }
     pub(crate) fn outward(x: f32[N, C, H, W], b: f32[C]) -> f32[W, N, C, H] { softmax(x * b, (C, H, W)) }
     pub(crate) fn normal_outward(x: f32[N, C, H, W]) -> f32[W, N, C, H] { layer_norm(x, (C, H, W)) }
     pub(crate) fn across(x: f32[N, D]) -> f32[D, N] { softmax(x, D) }
 
-    // At other places.
+    // Elements read at other places.
     pub(crate) fn picked(x: f32[N, D], ids: i32[N]) -> f32[N] { take(softmax(x, D), D, ids) }
     pub(crate) fn last(x: f32[N, D]) -> f32[N] { at(layer_norm(x, D), D, D - 1) }
     pub(crate) fn backwards(x: f32[N, D]) -> f32[N, D] { flip(softmax(x, D), D) }
@@ -27,7 +27,7 @@ fuse! {
     pub(crate) fn backwards_in_place(p: &mut f32[N, D]) { p = flip(softmax(p, D), D); }
 }
 
-/// What each element of a row has of the sum of exponentials.
+/// Returns the share of each element in the sum of exponentials, with its bound.
 fn shares(row: &[f64]) -> Vec<(f64, f64)> {
     let most = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let e: Vec<f64> = row.iter().map(|x| (x - most).exp()).collect();
@@ -77,7 +77,7 @@ fn in_another_order() {
     });
 }
 
-/// Rows of one warp, of blocks, and those that are cut into parts.
+/// Runs a test with rows of a warp, rows of a block, and rows that are split into parts.
 fn each_length(test: impl Fn(&Device, [usize; 2]) -> Result<()>) {
     for (kind, device) in devices() {
         let long = if kind == Kind::Cpu { 300_000 } else { 66_001 };

@@ -1,4 +1,4 @@
-//! Rows after what is combined of all of them: in one update, by two kernels.
+//! Rows after a global reduction: two kernels do the update and agree with its formula.
 
 use fusion::prelude::*;
 
@@ -6,7 +6,8 @@ use crate::devices::on_devices;
 use crate::{Host, UNIT, check};
 
 fuse! {
-    // What becomes of elements, of rows and of nothing, of a norm of all elements and the largest of each row.
+    // Updates elements, a value of each row and a scalar, by the norm of all elements and the largest of each
+    // row.
     fn clipped(p, s, calls, g, most, N: dim, D: dim) {
         let length = norm(g, (N, D));
         let finite = isfinite(length);
@@ -31,7 +32,7 @@ fuse! {
         (p, s, calls) = (a, b, c);
         length
     }
-    // Portions of rows, and rows of three dims.
+    // Portions of rows, and their update by a global norm.
     fn halves(p, a, b, units, calls, g, N: dim, D: dim, L: dim) {
         let length = norm(g, (N, D));
         let x = if index(N) < L { a as f32 * units } else { b } + g / (1.0 + length);
@@ -51,11 +52,12 @@ fuse! {
     ) {
         (p, a, b, units, calls) = halves(p, a, b, units, calls, g, N, D, L);
     }
-    // Rows that clusters would share, of which none has a part of what is combined before.
+    // Rows that clusters would share, but no block has a part of the global reduction.
     pub(crate) fn long(x: f32[N, D = 20_000]) -> f32[N, D] { 2e4 * softmax(x * (1e3 / (1.0 + norm(x))), D) }
     #[fuse(off)]
     pub(crate) fn long_off(x: f32[N, D = 20_000]) -> f32[N, D] { 2e4 * softmax(x * (1e3 / (1.0 + norm(x))), D) }
-    // Several values of all, of other types, of coordinates and of what only they read; rows of odd lengths.
+    // Several global reductions of other types, of coordinates, and of tensors that only they read. Rows have
+    // odd lengths.
     pub(crate) fn many(x: f32[N, H, D = 99], w: f32[H, D], k: i32[N, H, D]) -> (f32[N, H, D], f32[], i32[], i32[N, H]) {
         let (all, largest) = (sum(x * w * (index(H) as f32)), max(k));
         let share = softmax(x / (1.0 + abs(all)), D);
@@ -67,7 +69,7 @@ fuse! {
         let share = softmax(x / (1.0 + abs(all)), D);
         (share * (largest as f32), all, largest, sum(k, D) - largest)
     }
-    // Of narrow elements, and one row after another that is made of the parameter's old values.
+    // Narrow elements, and rows computed from the old values of the in-place parameter.
     pub(crate) fn narrow(x: &mut f16[N, D = 80]) -> (f32[N], f32[]) {
         let all = sum(square(x as f32));
         let mu = mean(x as f32, D);
@@ -76,7 +78,8 @@ fuse! {
     }
 }
 
-/// Rows: none, few, as many as one block or thread combines, and parts of more; the last one is short.
+/// Numbers of rows: none, few, those around a block's or a thread's share of partials, and more. The last
+/// part is short.
 const ROWS: [usize; 8] = [0, 1, 2, 127, 130, 1025, 4100, 9001];
 
 #[test]
@@ -129,7 +132,7 @@ fn long_rows_are_as_without_fusion() {
     });
 }
 
-/// Launches apart, one operation each, are the reference.
+/// The reference is a launch for each operation.
 #[test]
 fn portions_and_dims_are_as_without_fusion() {
     on_devices(|device| {

@@ -1,4 +1,5 @@
-//! Rows of every length, and few and many of them: whichever way the launch picks, and whatever is left over.
+//! Rows of every length are right, in small and large numbers, for each variant of the launch and each
+//! remainder.
 
 use fusion::prelude::*;
 
@@ -28,20 +29,20 @@ fuse! {
     pub(crate) fn wrapped(x: i32[N, D]) -> (i32[N], i32[N], i32[N]) { (sum(x, D), max(x, D), min(x, D)) }
 }
 
-/// The last is more than a GPU has groups of threads in one dimension.
+/// Numbers of rows. The last exceeds the number of workgroups that a GPU has in one dimension.
 const COUNTS: [usize; 4] = [1, 3, 4096, 70_001];
 const LENGTHS: [usize; 17] = [0, 1, 2, 4, 16, 31, 32, 33, 64, 65, 96, 100, 1023, 1024, 1025, 40_000, 50_257];
 
-/// Elements that take a device, or a reference that is not optimised, a second or so: few rows of the longest, or
-/// thousands of short ones.
+/// Largest number of elements, because devices and the unoptimised reference are slow. It allows few rows of
+/// the longest length, or thousands of short ones.
 const MOST: usize = 160_000;
 
-/// Runs a test on each device with each number and length of rows, of `MOST` elements.
+/// Runs a test on each device with each number and length of rows up to `MOST` elements.
 fn each_size(test: impl Fn(&Device, [usize; 2]) -> Result<()>) {
     each_size_and(|_, _| false, test);
 }
 
-/// The same, and with some more elements.
+/// Runs a test like `each_size`, and with further sizes.
 fn each_size_and(also: fn(Kind, [usize; 2]) -> bool, test: impl Fn(&Device, [usize; 2]) -> Result<()>) {
     for (kind, device) in devices() {
         for count in COUNTS {
@@ -93,11 +94,11 @@ fn extremes_are_exact() {
 fn products() {
     each_size(|device, [n, d]| {
         let mut host = Host::new(13, &[n, d]);
-        // Near one, so that a product of thousands is still a number.
+        // Elements near one, so that a product of thousands neither overflows nor vanishes.
         host.elements.iter_mut().for_each(|x| *x = 1.0 + *x / 1024.0);
         let expected = host.rows().map(|row| {
             let product: f64 = row.iter().product();
-            // Each product is rounded relative to itself, whatever is multiplied with which.
+            // Each product is rounded relative to itself, in any order of factors.
             (product, 1.01 * (d + 1) as f64 * UNIT * product)
         });
         check("prod", &product(&host.on(device)?)?, &[n], expected);
@@ -115,7 +116,7 @@ fn softmax() {
             let sum: f64 = e.iter().sum();
             e.into_iter().map(move |e| e / sum)
         });
-        // What is added is positive; a few units are the exponential's.
+        // The terms are positive, and a few units are the exponential's error.
         let within = |p: f64| (p, (roundings(d) + 16.0) * UNIT * p);
         check("softmax", &soft(&host.on(device)?)?, &[n, d], expected.map(within));
         Ok(())
@@ -136,7 +137,8 @@ fn layer_norm() {
             let shift = unit * sum.magnitude / len;
             let element = |(i, x): (usize, f64)| {
                 let (z, g, b) = ((x - mean) * scale, gamma.at(&[i]), beta.at(&[i]));
-                // The mean is off by `shift`, and the variance by as much, doubled, of its root.
+                // The mean is off by `shift`, and the standard deviation by twice as much, relative to its
+                // size.
                 let error = shift * scale * (1.0 + z.abs()) + unit * z.abs();
                 (z * g + b, error * g.abs() + 4.0 * UNIT * ((z * g).abs() + b.abs()))
             };
@@ -168,7 +170,7 @@ fn integers_wrap() {
     });
 }
 
-/// Whatever the launch picks, it is one kernel.
+/// Each function is one kernel in every variant.
 #[test]
 fn each_is_one_kernel() {
     let kernels = [

@@ -1,4 +1,4 @@
-//! Losses of few long rows, which are cut into parts.
+//! Losses of a few long rows, which are split into parts.
 
 use fusion::prelude::*;
 
@@ -9,7 +9,8 @@ fuse! {
     pub(crate) fn smoothed(x: f32[N, D], classes: i32[N]) -> f32[N] { cross_entropy(x, D, classes, 0.25) }
 }
 
-/// Far from zero what is taken off has to be near the elements, or a loss is nothing but roundings.
+/// Elements far from zero, where the subtracted value has to be near the elements. Otherwise rounding
+/// dominates the loss.
 #[test]
 fn losses_with_smoothing() {
     each_size(|device, host| {

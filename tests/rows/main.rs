@@ -1,7 +1,7 @@
-//! What is combined along rows of any length, on every device, against plain loops in f64.
+//! Reductions along rows of any length agree with plain loops in f64, on every device.
 //!
-//! Invariant: what is allowed to be wrong is f32 arithmetic alone: for each addition that an element takes part in,
-//! 2⁻²⁴ of the magnitudes of all that is added.
+//! Invariant: only the error of f32 arithmetic is allowed. The bound is 2⁻²⁴ of the sum of magnitudes for
+//! each addition that an element takes part in.
 
 #[path = "../devices/mod.rs"]
 mod devices;
@@ -25,7 +25,7 @@ mod unstaged;
 
 use fusion::prelude::*;
 
-/// The largest error of one rounding, relative to what is rounded.
+/// Largest error of one rounding, relative to the rounded value.
 const UNIT: f64 = 1.0 / (1 << 24) as f64;
 
 /// A tensor on the host: extents and elements, outermost dim first.
@@ -36,7 +36,8 @@ struct Host {
 }
 
 impl Host {
-    /// Numbers from −2 to 2, in no order and the same for the same seed (Knuth's generator, as in Numerical Recipes).
+    /// Creates a tensor of pseudo-random numbers from −2 to 2, the same for the same seed (Knuth's generator,
+    /// as in Numerical Recipes).
     fn new(seed: u32, shape: &[usize]) -> Host {
         let mut state = seed;
         let next = || {
@@ -55,14 +56,14 @@ impl Host {
         Tensor::from_slice(device, &self.elements, self.shape.as_slice())
     }
 
-    /// The element at a position.
+    /// Returns the element at a position.
     fn at(&self, at: &[usize]) -> f64 {
         assert_eq!(at.len(), self.shape.len(), "a position has as many coordinates as there are dims");
         let offset = at.iter().zip(&self.shape).fold(0, |offset, (at, extent)| offset * extent + at);
         f64::from(self.elements[offset])
     }
 
-    /// Rows along the innermost dim, each as f64.
+    /// Returns the rows along the innermost dim, in f64.
     fn rows(&self) -> impl Iterator<Item = Vec<f64>> {
         let (&len, outer) = self.shape.split_last().expect("it has rows");
         let row = move |i: usize| &self.elements[i * len..][..len];
@@ -70,7 +71,7 @@ impl Host {
     }
 }
 
-/// All positions of a shape, in the order of its elements.
+/// Returns all positions of a shape, in the order of its elements.
 fn positions(shape: &[usize]) -> impl Iterator<Item = Vec<usize>> + use<> {
     let shape = shape.to_vec();
     (0..shape.iter().product()).map(move |number: usize| {
@@ -84,7 +85,7 @@ fn positions(shape: &[usize]) -> impl Iterator<Item = Vec<usize>> + use<> {
     })
 }
 
-/// Terms added up, and their magnitudes.
+/// A sum of terms, with the sum of their magnitudes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     value: f64,
@@ -105,18 +106,19 @@ impl Sum {
         self.terms += 1;
     }
 
-    /// The error that its value may have: along one dim the schedules combine at least 32 elements side by side.
+    /// Returns the bound of the value's error. Schedules combine at least 32 elements in parallel along one
+    /// dim.
     fn bound(&self) -> f64 {
         roundings(self.terms) * UNIT * self.magnitude
     }
 }
 
-/// Additions that an element of a row of so many takes part in, and a few roundings more.
+/// Returns the number of additions that an element of a row takes part in, plus a few roundings.
 fn roundings(terms: usize) -> f64 {
     (terms / 32 + 24) as f64
 }
 
-/// The sums of `term` over the dims `over` of a space, by what is left of each position.
+/// Returns the sums of `term` over the dims `over` of a space, one for each position along the other dims.
 fn sums(shape: &[usize], over: &[usize], term: impl Fn(&[usize]) -> f64) -> Vec<Sum> {
     let left: Vec<usize> = (0..shape.len()).filter(|dim| !over.contains(dim)).collect();
     let mut sums = vec![Sum::default(); left.iter().map(|&dim| shape[dim]).product()];
@@ -127,8 +129,8 @@ fn sums(shape: &[usize], over: &[usize], term: impl Fn(&[usize]) -> f64) -> Vec<
     sums
 }
 
-/// A row without its mean and scaled to a variance of 1, as by `layer_norm`, each element with its bound; `roundings` of what is
-/// added up.
+/// Normalises a row to mean 0 and variance 1, as `layer_norm` does, and returns each element with its bound.
+/// The sums have `roundings`.
 fn normalized(row: &[f64], eps: f64, roundings: f64) -> Vec<(f64, f64)> {
     let (len, sum) = (row.len() as f64, Sum::of(row.iter().copied()));
     let mean = sum.value / len;
@@ -141,7 +143,7 @@ fn normalized(row: &[f64], eps: f64, roundings: f64) -> Vec<(f64, f64)> {
     row.iter().map(element).collect()
 }
 
-/// Asserts shape and every element of a tensor, each within its own bound.
+/// Asserts the shape and every element of a tensor, each within its own bound.
 #[track_caller]
 fn check(what: &str, tensor: &Tensor<f32>, shape: &[usize], expected: impl IntoIterator<Item = (f64, f64)>) {
     let place = format!("{what} of {shape:?} on {}", tensor.device().name());
@@ -155,7 +157,7 @@ fn check(what: &str, tensor: &Tensor<f32>, shape: &[usize], expected: impl IntoI
     }
 }
 
-/// Asserts sums that may have been added up in any order.
+/// Asserts sums whose terms may have been added in any order.
 #[track_caller]
 fn check_sums(what: &str, tensor: &Tensor<f32>, shape: &[usize], expected: &[Sum]) {
     let any_order = |sum: &Sum| (sum.value, (sum.terms + 24) as f64 * UNIT * sum.magnitude);

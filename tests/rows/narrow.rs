@@ -1,6 +1,7 @@
-//! Rows of halves, which GPUs hold as they are read, and short rows, of which a warp has up to eight.
+//! Rows of halves, which GPUs stage as they load them, and short rows, up to eight of which share a warp.
 //!
-//! Of lengths for each number of threads, whole vectors and not, and as many rows as leave some threads of the last warp none.
+//! The lengths cover every number of threads, with and without whole vectors. The numbers of rows leave some
+//! threads of the last warp idle.
 
 use fusion::prelude::*;
 
@@ -39,18 +40,18 @@ fuse! {
     pub(crate) fn widened_bf16(x: bf16[N, D]) -> f32[N, D] { x as f32 }
 }
 
-/// Those of whole vectors, then others.
+/// Lengths of whole vectors, then others.
 const LENGTHS: [usize; 27] = [
     8, 16, 32, 64, 96, 128, 192, 256, 384, 392, 512, 768, 1024, 1536, 2048, 7168, 8192, 12_288, 24_576, 1, 7,
     33, 65, 100, 193, 1001, 12_289,
 ];
-/// So many that clusters have those of these lengths.
+/// Number of rows for which clusters share rows of the lengths below.
 const MANY: usize = 64;
 const LONG: [usize; 2] = [65_544, 40_001];
-/// From one half to the next, and from one `bf16`, of those up to 8.
+/// Distances from one half, and from one `bf16`, to the next, for numbers up to 8.
 const STEP: f32 = 1.0 / 128.0;
 const BF16_STEP: f32 = 1.0 / 16.0;
-/// Of sums and products of f32.
+/// Error of sums and products in f32.
 const SLACK: f32 = 1e-5;
 
 fn halves(device: &Device, seed: u32, shape: &[usize]) -> Result<Tensor<f16>> {
@@ -63,7 +64,7 @@ fn bf16s(device: &Device, seed: u32, shape: &[usize]) -> Result<Tensor<bf16>> {
     Tensor::from_vec(device, all, shape)
 }
 
-/// The number of rows and the length of each, without those of clusters.
+/// Returns pairs of a number of rows and their length, without those of clusters.
 fn sizes() -> impl Iterator<Item = [usize; 2]> {
     LENGTHS.iter().map(|&len| [if len > 2048 { 3 } else { 37 }, len])
 }
@@ -96,7 +97,7 @@ fn norms() {
     });
 }
 
-/// Against plain loops, to the rounding of a half.
+/// Norms agree with plain loops to the rounding of a half.
 #[test]
 fn norms_are_right() {
     for (_, device) in devices() {
@@ -145,7 +146,7 @@ fn what_is_held_beside_it() {
     });
 }
 
-/// A row of the output holds what was read of it until it is written.
+/// A row in place keeps its loaded elements until the kernel writes the results.
 #[test]
 fn in_place() {
     each_agrees("in place", STEP, |device, size| {
@@ -155,7 +156,7 @@ fn in_place() {
     });
 }
 
-/// Rows that lie side by side.
+/// Columns, which are adjacent in memory.
 #[test]
 fn side_by_side() {
     for [len, rows] in [[300, 24], [4096, 24], [5000, 3], [33, 5000]] {
@@ -165,7 +166,7 @@ fn side_by_side() {
     }
 }
 
-/// Bits are kept, whatever they are of.
+/// Bits of all halves survive unchanged, NaN included.
 #[test]
 fn bits() {
     for (_, device) in devices() {

@@ -1,4 +1,5 @@
-//! Sums that one element of a row adds to: read at its place, wherever that is, and 0 where it is nowhere.
+//! One-hot gathers: a sum with one nonzero term loads that element, and gives 0 where the place is outside
+//! the row.
 
 use fusion::prelude::*;
 
@@ -10,30 +11,31 @@ fuse! {
     pub(crate) fn picked_by_itself(x: f32[N, D], k: i32[N]) -> f32[N] {
         sum(if index(D) == k { x } else { 0.0 }, D)
     }
-    // Beside what needs all elements, the place said first, of narrow ones, and of whole numbers.
+    // Gathers next to full reductions, with the place on the left of the comparison, of narrow elements and
+    // of integers.
     pub(crate) fn beside(x: bf16[N, D], y: i32[N, D], k: u32[N]) -> (f32[N], f32[N], i32[N]) {
         let k = k as i32 - 1;
         let one = sum(if k == index(D) { x as f32 } else { 0.0 }, D);
         (max(x as f32, D) - one, one, sum(if index(D) == k { y } else { 0 }, D))
     }
-    // At a place that the row itself says, and of what is made of elements.
+    // Gathers at a place that the row itself determines, and of computed elements.
     pub(crate) fn made(x: f32[N, D], k: i32[N]) -> (f32[N], f32[N]) {
         let largest = sum(if index(D) == argmax(x, D) { x } else { 0.0 }, D);
         (largest, sum(if index(D) == k { exp(0.1 * x) } else { 0.0 }, D))
     }
-    // Of what is the same along the row.
+    // Gathers of a value that is constant along the row.
     pub(crate) fn of_row(x: f32[N, D], s: f32[N], k: i32[N]) -> (f32[N], f32[N]) {
         (sum(if index(D) == k { s } else { 0.0 }, D), sum(x, D))
     }
-    // Of what is overwritten.
+    // Gathers of a parameter that is overwritten.
     pub(crate) fn without(x: &mut f32[N, D], k: i32[N]) { x = x - sum(if index(D) == k { x } else { 0.0 }, D); }
 }
 
-/// Rows and their lengths: short, in several parts, and none.
+/// Pairs of a number of rows and their length: short rows, rows in several parts, and none.
 const SIZES: [(usize, usize); 8] =
     [(5, 1), (7, 65), (300, 100), (40, 1000), (9, 40_000), (2, 300_001), (0, 70), (1, 700_000)];
 
-/// A row without elements has none at its first place.
+/// A row without elements has no element at any place.
 #[test]
 fn nothing_is_picked_of_empty_rows() {
     on_devices(|device| {
@@ -53,7 +55,7 @@ fn nothing_is_picked_of_empty_rows() {
 fn one_element_is_all_of_such_a_sum() {
     on_devices(|device| {
         for (rows, len) in SIZES {
-            // All that is not picked is no number.
+            // All elements off the place are NaN, so that a kernel that adds them fails.
             let numbers = |i: usize| (i * 7919 % 2003) as f32 / 8.0 - 100.0;
             let place = |row: usize| match row % 7 {
                 0 => len as i64 - 1,

@@ -1,4 +1,5 @@
-//! Sums of products: how they round, and what of them is made of parts of rows.
+//! Sums of products round with `fma`, and products of distances from a mean survive the split of rows into
+//! parts.
 
 use fusion::prelude::*;
 
@@ -9,7 +10,7 @@ fuse! {
     pub(crate) fn along(x: f32[N, D], y: f32[N, D]) -> f32[N] { sum(x * y, D) }
     pub(crate) fn across(x: f32[D, N], y: f32[D, N]) -> f32[N] { sum(x * y, D) }
 
-    // Beside the squares of distances from the mean, what else they are factors of.
+    // Sums of squared distances from the mean, and of products with the same distances.
     pub(crate) fn products(x: f32[N, D], y: f32[N, D]) -> (f32[N], f32[N]) {
         let d = x - mean(x, D);
         (sum(d * y, D), sum(d * d, D))
@@ -22,12 +23,13 @@ fuse! {
     }
 }
 
-/// A sum of products takes each as `fma` does: of a square that is not an `f32`, what is rounded off is left when the rest is taken away.
+/// A sum of products adds each product with `fma`. The rounding error of a square remains when the rounded
+/// square is subtracted.
 #[test]
 fn products_are_rounded_with_their_sums() {
     let (x, square) = (1.0 + (-13_f32).exp2(), 1.0 + (-12_f32).exp2());
-    // As far apart as what a lane of the CPU adds up in a row before it is rounded, and as what it does of columns; GPUs keep what is
-    // rounded off.
+    // Distances of the two products: in the same lane of the CPU's sum along rows, and in adjacent rows along
+    // columns. The CPU rounds that sum once. GPUs keep the rounding error of a sum at any distance.
     let (n, d, [of_row, of_column]) = (8, 512, [64, 1]);
     on_devices(|device| {
         let one = |x: f32| Tensor::from_slice(device, &[x], [1]);
@@ -53,7 +55,8 @@ fn products_are_rounded_with_their_sums() {
     });
 }
 
-/// Of rows whose second half is larger than the first, so that parts have other means than rows. All sums are exact.
+/// The second half of each row is larger than the first, so that parts and rows have different means. All
+/// sums are exact.
 #[test]
 fn products_of_distances_from_a_mean() {
     on_devices(|device| {

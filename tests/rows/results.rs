@@ -1,12 +1,13 @@
-//! What leaves a kernel of rows: results of rows and of their elements side by side, in place, and by the inline form;
-//! the same with each operation a kernel of its own.
+//! Results of row kernels are right: values of rows next to elements, in place, and from the inline form. The
+//! same functions run with a kernel for each operation, too.
 
 use fusion::prelude::*;
 
 use crate::devices::on_devices;
 use crate::{Host, Sum, UNIT, check, roundings, sums};
 
-/// The same functions twice: as they are in `fused`, and each operation a kernel of its own in `unfused`.
+/// Defines the same functions twice: as written in `fused`, and with a kernel for each operation in
+/// `unfused`.
 macro_rules! both {
     ($({ $($function:tt)* })*) => {
         pub(crate) mod fused {
@@ -20,7 +21,7 @@ macro_rules! both {
 
 both! {
     { pub(crate) fn centred(p: &mut f32[N, D]) { p = p - mean(p, D); } }
-    // Old values, read beside new ones.
+    // Old values are read next to new ones.
     { pub(crate) fn old_and_new(p: &mut f32[N, D], x: f32[N, D]) -> f32[N, D] {
         let old = p;
         p = x - mean(x, D);
@@ -77,7 +78,7 @@ fn each(test: impl Fn(&Device, [usize; 2], &Host, &[Sum]) -> Result<()>) {
     });
 }
 
-/// Mean and bound of a row.
+/// Returns the mean of a row and its bound.
 fn mean((sum, d): (&Sum, usize)) -> (f64, f64) {
     (sum.value / d as f64, (sum.bound() + 2.0 * UNIT * sum.magnitude) / d as f64)
 }
@@ -282,7 +283,7 @@ fn several_reductions_of_one_tensor() {
 #[test]
 fn the_inline_form() {
     each(|device, [n, d], host, _| {
-        // Positive, so that no sum is near zero.
+        // Positive elements, so that no sum is near zero.
         let host = Host::of(&[n, d], host.elements.iter().map(|x| x + 2.5).collect::<Vec<_>>());
         let whole = sums(&[n, d], &[1], |at| host.at(at));
         let x = host.on(device)?;

@@ -1,5 +1,5 @@
-//! Rows that are few and long, which are cut into parts: the same values as of whole rows, within tighter bounds, by few
-//! kernels.
+//! Split reductions, for a few long rows: few kernels compute the same values as for whole rows, within
+//! tighter bounds.
 
 use fusion::prelude::*;
 
@@ -32,7 +32,7 @@ fuse! {
     pub(crate) fn shares(x: f32[N, D]) -> f32[N, D] { softmax(x, D) }
     pub(crate) fn normal(x: f32[N, D], gamma: f32[D]) -> f32[N, D] { layer_norm(x, D) * gamma }
 
-    // Operands that lack the row, or all but the innermost dim of it.
+    // Operands that lack the row, or all but its innermost dim.
     pub(crate) fn weighted(x: f32[N, D], y: f32[D], z: f32[N]) -> f32[] { sum(x * y * z) }
     pub(crate) fn weighted_mean(x: f32[N, D], y: f32[D]) -> f32[] {
         let mu = mean(x * y);
@@ -40,10 +40,10 @@ fuse! {
     }
     pub(crate) fn squares(x: f32[N, D], y: f32[N, D]) -> f32[] { mse(x, y) }
 
-    // So few parts that one thread combines them.
+    // So few parts that one thread combines the partials.
     pub(crate) fn fixed(x: f32[N, D = 70_000]) -> (f32[N], f32[N]) { (sum(x, D), var(x, D)) }
 
-    // The update and the norm that it needs.
+    // An update together with the norm that it needs.
     pub(crate) fn clipped(p: &mut f32[N], most: f32) -> f32[] {
         let length = norm(p);
         p *= min(1.0, most / length);
@@ -73,7 +73,7 @@ fuse! {
 const LENGTHS: [usize; 6] = [1, 1023, 65_536, 65_537, 300_001, (1 << 20) + 1];
 const COUNTS: [usize; 4] = [1, 2, 3, 33];
 
-/// Elements that take a device, or a reference that is not optimised, a second or so.
+/// Returns the largest number of elements, because devices and the unoptimised reference are slow.
 fn most(kind: Kind) -> usize {
     match kind {
         Kind::Cpu => (1 << 20) + 1,
@@ -98,12 +98,13 @@ fn each_size_of(most: fn(Kind) -> usize, test: impl Fn(&Device, &Host) -> Result
     }
 }
 
-/// Roundings of a sum of so many: a hundred or so in a part, and as many of the parts.
+/// Returns the relative error bound of a long sum: a hundred or so roundings in a part, and as many for the
+/// partials.
 pub(crate) fn unit(len: usize) -> f64 {
     (len / 512 + 300).min(len + 8) as f64 * UNIT
 }
 
-/// Sum, mean and Euclidean norm of each row, with what they may be off by.
+/// Returns sum, mean and Euclidean norm of each row, with their bounds.
 fn expected_sums(host: &Host) -> [Vec<(f64, f64)>; 3] {
     let sums: Vec<(Sum, Sum)> =
         host.rows().map(|row| (Sum::of(row.iter().copied()), Sum::of(row.iter().map(|x| x * x)))).collect();
@@ -119,7 +120,7 @@ fn expected_sums(host: &Host) -> [Vec<(f64, f64)>; 3] {
 
 #[test]
 fn sums_means_and_norms() {
-    // A million elements on the simulated device, too.
+    // A million elements run on the simulated device, too.
     each_size_of(
         |kind| most(kind).max(1 << 20),
         |device, host| {
@@ -174,12 +175,13 @@ fn extremes_and_where_they_are() {
     });
 }
 
-/// Variance and deviation of a row, with bounds: relative, because both are of squares of small distances.
+/// Returns variance and deviation of a row, with relative bounds, because both come from squares of small
+/// distances.
 fn expected_spread(row: &[f64]) -> [(f64, f64); 2] {
     let len = row.len() as f64;
     let mean = row.iter().sum::<f64>() / len;
     let var = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (len - 1.0);
-    // A distance is off by a rounding of the element and of the mean.
+    // A distance is off by one rounding of the element and one of the mean.
     let most = row.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
     let bound = unit(row.len()) * var + 8.0 * UNIT * most * var.sqrt();
     [(var, bound), (var.sqrt(), bound / var.sqrt())]
@@ -214,7 +216,7 @@ fn variances_far_from_zero() {
 fn exponentials() {
     each_size(|device, host| {
         let (n, d) = (host.shape[0], host.shape[1]);
-        // From −100 to 100: parts whose largest is far from that of the row.
+        // Elements from −100 to 100, in parts whose largest element is far from that of the row.
         let elements: Vec<f32> =
             host.elements.iter().enumerate().map(|(i, x)| x * (1.0 + (i / 9000 % 7) as f32 * 8.0)).collect();
         let host = Host::of(&[n, d], elements);
@@ -236,7 +238,8 @@ fn exponentials() {
             let (most, sum) = of(&row);
             row.into_iter().map(move |x| ((x - most).exp() / sum, x - most))
         });
-        // The difference is rounded before it is an exponent; the smallest shares are denormal, where GPUs round coarsely.
+        // The difference is rounded before it becomes an exponent. The smallest shares are subnormal, where
+        // GPUs round coarsely.
         let bounded =
             expected.map(|(share, shift)| (share, (unit(d) + (32.0 + shift.abs()) * UNIT) * share + 1e-37));
         check("softmax", &shares(&x)?, &[n, d], bounded);
@@ -313,13 +316,14 @@ fn rows_of_a_fixed_length() {
     });
 }
 
-/// The first of equals in whichever part, and the first NaN; of columns some parts have no element.
+/// Places are right across parts: the first of equals in any part, and the first NaN. Some parts of columns
+/// are empty.
 #[test]
 fn places_across_parts() {
-    // Eleven runs that 88 parts of three columns take turns along, and fifty elements.
+    // Eleven runs that 88 parts of three columns interleave along, and fifty elements more.
     const D: usize = 11 * 5632 + 50;
     let (nan, inf) = (f32::NAN, f32::INFINITY);
-    // What a row is full of, and what is elsewhere in it.
+    // The common value of a row, and the exceptions in it.
     let cases: [(f32, &[(usize, f32)]); 8] = [
         (0.5, &[]),
         (0.5, &[(60_000, 2.0), (61_000, 2.0)]),
@@ -349,7 +353,7 @@ fn places_across_parts() {
             places(&Tensor::from_slice(&device, &rows.concat(), [n, D]).expect("it fits")).expect("it runs");
         assert_eq!(got_most.to_vec().expect("it is there"), most, "{device}");
         assert_eq!(got_least.to_vec().expect("it is there"), least, "{device}");
-        // Three columns at a time have parts that take turns.
+        // Three columns at a time have interleaved parts.
         for three in 0..n / 3 {
             let columns: Vec<f32> = (0..D)
                 .flat_map(|i| (0..3).map(move |c| (i, c)))
@@ -401,7 +405,7 @@ fn updates_in_place() {
     });
 }
 
-/// The CPU stores elements by parts of the longest rows alone.
+/// The CPU computes elements by parts only for rows of millions.
 #[test]
 fn elements_of_a_row_of_millions() {
     let Some(device) = Kind::Cpu.open() else { return };
@@ -425,15 +429,15 @@ fn elements_of_a_row_of_millions() {
     check("above", &above, &[1, d], row.iter().map(|x| (x - second, 4.0 * UNIT)));
 }
 
-/// Each part of the elements combines what all parts gave. Of more than 8,388,608 elements GPUs have parts twice as long, so
-/// that they stay few; the CPU has parts of its own of millions.
+/// Each part of the elements combines the partials of all parts again. Above 8,388,608 elements a GPU has
+/// parts of twice the length, so that they stay few. The CPU has parts of its own, of millions of elements.
 #[test]
 fn elements_by_a_norm_of_all() {
     for (kind, device) in devices() {
         let long = match kind {
             Kind::Cpu => (1 << 22) + 3,
             Kind::Wgpu => (1 << 23) + 5,
-            // That takes long to simulate, and the parts are those of the other GPU.
+            // A row above the threshold is slow to simulate, and its parts would be those of the other GPU.
             Kind::Cuda => 1_000_003,
         };
         for d in [65_537, long] {
@@ -441,7 +445,7 @@ fn elements_by_a_norm_of_all() {
             let elements: Vec<f32> = (0..ELEMENTS).map(|i| i as f32 * 0.125 - 6.0).collect();
             let host: Vec<f32> = elements.iter().copied().cycle().take(d).collect();
             let mut p = Tensor::from_slice(&device, &host, [d]).expect("it fits");
-            // Who writes it does so while others read it.
+            // One thread writes the scalar while others read it.
             let mut calls = Tensor::full(&device, 1.0, []).expect("it fits");
             let length_of_all = of_length_one(&mut p, &mut calls).expect("it runs");
             check("calls", &calls, &[], [(2.0, 0.0)]);
@@ -458,7 +462,7 @@ fn elements_by_a_norm_of_all() {
     }
 }
 
-/// What no part can combine by itself takes a round for each time through the rows.
+/// A reduction that depends on another one takes a round of kernels of its own.
 #[test]
 fn one_round_after_another() {
     on_devices(|device| {
@@ -482,12 +486,13 @@ fn one_round_after_another() {
     });
 }
 
-/// As of whole rows: NaN anywhere is NaN, infinities are what IEEE says, and a row of −∞ has no shares.
+/// Special values behave as in whole rows. A NaN gives NaN, infinities follow IEEE, and a row of −∞ has NaN
+/// shares.
 #[test]
 fn no_numbers() {
     const D: usize = 70_000;
     let (nan, inf) = (f32::NAN, f32::INFINITY);
-    // Where, what; nothing else is special.
+    // Pairs of a place and its special value. All other elements are plain numbers.
     let cases: [&[(usize, f32)]; 10] = [
         &[(0, nan)],
         &[(D - 1, nan)],
@@ -549,7 +554,7 @@ fn no_numbers() {
     }
 }
 
-/// The bounds, relative to the magnitudes of what is added; those of parts are far tighter.
+/// The bounds on sums are relative to the sum of magnitudes. Split rows have far tighter ones.
 #[test]
 fn sums_are_accurate() {
     on_devices(|device| {

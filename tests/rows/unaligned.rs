@@ -1,5 +1,5 @@
-//! Rows that are no vectors, whose elements a GPU reads and stores by the vectors of memory that there are: at every place in one
-//! that a row may start or end at, and beside what lies otherwise.
+//! Rows of no whole vectors, which a GPU accesses by aligned vectors with peeled edges. Rows start and end at
+//! every place within a vector, and operands with another alignment take part.
 
 use fusion::prelude::*;
 
@@ -21,14 +21,14 @@ fuse! {
 
     pub(crate) fn across(x: f32[D, N], y: f32[N, D]) -> f32[N, D] { softmax(x * y, D) }
 
-    /// What is made of a held value takes its place, once another has been combined of that.
+    /// `e` takes the staged buffer of `x`, and a reduction over it follows.
     pub(crate) fn in_turn(x: f32[N, D]) -> f32[N, D] {
         let m = mean(x, D);
         let e = exp(x);
         e * sum(tanh(e + m), D)
     }
 
-    /// And what is made of that has a place of its own.
+    /// `e` takes the staged buffer of `x`, and `a` has a buffer of its own.
     pub(crate) fn in_turn_beside(x: f32[N, D]) -> f32[N, D] {
         let s = mean(x, D);
         let e = exp(x);
@@ -57,10 +57,10 @@ fuse! {
     pub(crate) fn of_batches(x: f32[B, N, D], bias: f32[B, D]) -> f32[B, N, D] { softmax(x + bias, D) }
 }
 
-/// Each team's longest and shortest, and less than a vector.
+/// Lengths: the longest and the shortest of each team, and less than a vector.
 const LENGTHS: [usize; 14] = [1, 2, 3, 5, 7, 9, 511, 513, 1001, 1501, 2049, 8191, 8193, 16_383];
 
-/// Seven rows, so that some start at each place in a vector.
+/// Creates seven rows, so that some start at each place within a vector.
 fn rows(device: &Device, seed: u32, len: usize) -> Result<Tensor<f32>> {
     Host::new(seed, &[7, len]).on(device)
 }
@@ -82,7 +82,7 @@ fn what_lies_as_rows_do() {
     agree("known", (&[1001], 0.0), |device, len| Ok(vec![known(&rows(device, 3, len)?)?]));
 }
 
-/// As many rows as have one, and as are shared by clusters.
+/// Seven rows without clusters, and 64 long rows that clusters share.
 #[test]
 fn what_takes_the_place_of_another() {
     let call = |device: &Device, shape: [usize; 2]| -> Result<Vec<Tensor<f32>>> {
@@ -147,13 +147,13 @@ fn of_narrow_types() {
     });
 }
 
-/// Of so many, a warp has each.
+/// Rows are so many that each is a warp's.
 #[test]
 fn of_many_rows() {
     agree("many", (&[515], 0.0), |device, len| Ok(vec![soft(&Host::new(3, &[8193, len]).on(device)?)?]));
 }
 
-/// Where in a vector a row starts does not change its results.
+/// The place within a vector where a row starts does not change its results.
 #[test]
 fn equal_rows_give_equal_bits() {
     for (_, device) in devices() {

@@ -1,5 +1,5 @@
-//! Rows of which a team of a GPU holds only the first elements, and reads the others whenever it needs them: as on the CPU,
-//! which reads all of them from its caches.
+//! Rows with an unstaged tail agree with the CPU. A team of a GPU stages the first elements and reads the
+//! tail in each pass. The CPU reads all elements from its caches.
 
 use fusion::prelude::*;
 
@@ -24,7 +24,7 @@ fuse! {
 
     pub(crate) fn of_halves(x: f16[N, D], r: bf16[N, D]) -> f32[N, D] { softmax(x as f32 + r as f32, D) }
 
-    /// Two arrays are held, each of half as many elements.
+    /// Two arrays are staged, each with half as many elements.
     pub(crate) fn of_both(x: f32[N, D], y: f32[N, D]) -> f32[N, D] {
         (x - mean(x, D)) * rsqrt(var(y, D)) + y * softmax(y - max(x, D), D)
     }
@@ -40,13 +40,14 @@ fuse! {
     pub(crate) fn widened(x: f16[N, D]) -> f32[N, D] { x as f32 }
 }
 
-/// As many as are held, one more, vectors more, and so on; of no vectors, too.
+/// Lengths: the number of staged elements, one more, some vectors more, and so on, with and without whole
+/// vectors.
 const LENGTHS: [usize; 7] = [24_575, 24_576, 24_577, 24_580, 28_676, 40_003, 65_532];
 
-/// Rounding of what is near one, where some is subtracted.
+/// Rounding error of values near one after a subtraction.
 pub(crate) const SLACK: f32 = 4e-6;
 
-/// Rows with their largest among what is held and what is not, and with infinities and NaN there.
+/// Creates rows whose largest element is staged or unstaged, and rows with infinities and NaN in both parts.
 fn rows(seed: u32, len: usize) -> Host {
     let mut host = Host::new(seed, &[6, len]);
     let inf = f32::INFINITY;
@@ -63,8 +64,8 @@ fn rows(seed: u32, len: usize) -> Host {
     host
 }
 
-/// Calls a function on the CPU and on each other device, with tensors there; all of its results are to be alike, up to so much
-/// beside what is relative to them.
+/// Calls a function on the CPU and on each other device, with tensors there. All results must be alike,
+/// within a relative bound plus `slack`.
 pub(crate) fn agree(
     what: &str,
     (lengths, slack): (&[usize], f32),
@@ -82,7 +83,7 @@ pub(crate) fn agree(
                 for (i, (&got, &expected)) in got.iter().zip(expected).enumerate() {
                     let is_alike = got == expected || got.is_nan() && expected.is_nan();
                     let bound = 2e-5 * expected.abs() + slack;
-                    // Not told of those that are as they are to be: millions.
+                    // The message is formatted only on failure, because there are millions of elements.
                     assert!(
                         is_alike || (got - expected).abs() <= bound,
                         "{what} of {len} on {device}, row {}, element {}: {got}, not {expected}",
@@ -112,7 +113,7 @@ fn logarithms() {
     });
 }
 
-/// Without what is not finite: of halves, and of what a mean is subtracted from, all of a row would be NaN.
+/// Creates rows without NaN and infinities, which would turn a whole row into NaN where a mean is subtracted.
 fn finite(device: &Device, seed: u32, len: usize) -> Result<Tensor<f32>> {
     Host::new(seed, &[3, len]).on(device)
 }
@@ -158,7 +159,7 @@ fn of_known_lengths() {
     });
 }
 
-/// What is held are four bytes each, so none of these is.
+/// Staged elements have four bytes each, so doubles are not staged.
 #[test]
 fn of_doubles() {
     for (kind, device) in devices().into_iter().filter(|(kind, _)| *kind != Kind::Wgpu) {

@@ -1,5 +1,5 @@
-//! Functions whose kernels are not made by the macro but from their source, on every device, against the `f64` interpreter of
-//! the graph: what needs many functions, or large ones, and no generated Rust.
+//! Functions compiled from their source at run time agree with the `f64` interpreter of the graph, on every
+//! device. These tests need many functions, or large ones, but no generated Rust.
 
 #[path = "../devices/mod.rs"]
 mod devices;
@@ -21,7 +21,7 @@ fn graph(source: &str) -> Graph {
     }
 }
 
-/// A tensor for each parameter, of numbers from −2 to 2 (Knuth's generator, as in Numerical Recipes).
+/// Creates elements for each parameter: numbers from −2 to 2 (Knuth's generator, as in Numerical Recipes).
 fn inputs(graph: &Graph, symbols: &[i64]) -> Vec<(Vec<f32>, Vec<usize>)> {
     let mut state = 1_u32;
     let mut next = || {
@@ -29,7 +29,7 @@ fn inputs(graph: &Graph, symbols: &[i64]) -> Vec<(Vec<f32>, Vec<usize>)> {
         (state >> 8) as f32 / (1 << 22) as f32 - 2.0
     };
     let extent = |extent: Option<i64>| extent.and_then(|one| usize::try_from(one).ok()).expect("an extent");
-    // Views of others come last, and take nothing.
+    // Views of other parameters come last, and have no tensor of their own.
     let given = graph.params.iter().filter(|param| !matches!(param.kind, ParamKind::View { .. }));
     let tensors = given.map(|param| {
         let axes = param.kind.axes().expect("all parameters are tensors").iter();
@@ -40,7 +40,7 @@ fn inputs(graph: &Graph, symbols: &[i64]) -> Vec<(Vec<f32>, Vec<usize>)> {
     tensors.collect()
 }
 
-/// The results of a call: what is written in place, then what is returned.
+/// Returns the results of a call: the in-place ones, then the returned ones.
 fn call(plan: &Plan, graph: &Graph, inputs: &[(Vec<f32>, Vec<usize>)], device: &Device) -> Vec<Vec<f32>> {
     let tensor = |(elements, shape): &(Vec<f32>, Vec<usize>)| {
         Tensor::from_slice(device, elements, shape.as_slice()).expect("the device has room")
@@ -75,7 +75,7 @@ fn call(plan: &Plan, graph: &Graph, inputs: &[(Vec<f32>, Vec<usize>)], device: &
         .collect()
 }
 
-/// Each result is off by at most `bound` times the magnitude of its largest element, for all of these extents.
+/// Checks that each result is off by at most `bound` times its largest magnitude, for all extents.
 fn check(source: &str, extents: &[&[i64]], bound: f64) {
     check_graph(&graph(source), source, extents, bound);
 }
@@ -112,12 +112,12 @@ fn check_graph(graph: &Graph, source: &str, extents: &[&[i64]], bound: f64) {
     }
 }
 
-/// Relative to the largest element, for what is combined of few elements.
+/// Bound relative to the largest element, for reductions of few elements.
 const UNIFORM_LEN: f64 = 4e-6;
 
 #[test]
 fn short_fixed_dims_in_loops() {
-    // Symbols are numbered as the signature names them.
+    // Symbols are numbered in the order of the signature.
     let planes: &[&[i64]] = &[&[2, 3, 5], &[1, 16, 16], &[3, 1, 1], &[0, 2, 2]];
     check("pub fn f(x: f32[B, C = 19, H, W]) -> f32[B, C, H, W] { softmax(x, C) }", planes, UNIFORM_LEN);
     let rows: &[&[i64]] = &[&[2, 5], &[1, 1], &[3, 64], &[4, 1025]];
@@ -137,7 +137,7 @@ fn short_fixed_dims_in_loops() {
         rows,
         UNIFORM_LEN,
     );
-    // A dim of any extent and a fixed one, gone through together and one after the other.
+    // Reductions over a dim of any extent and a fixed one, together and one after the other.
     check("pub fn f(x: f32[C = 3, N, D]) -> f32[C, N, D] { x - mean(x, (C, N)) }", rows, 8.0 * UNIFORM_LEN);
     check(
         "pub fn f(x: f32[C = 3, N, D]) -> f32[C, N, D] { x - mean(max(x, C), N) }",
@@ -180,7 +180,7 @@ fn what_would_be_written_out_too_far() {
     );
 }
 
-/// Relative to the largest sum, for what is combined of many elements of one sign.
+/// Bound relative to the largest sum, for reductions of many elements of one sign.
 const MANY: f64 = 3.3e-5;
 
 #[test]
@@ -224,7 +224,7 @@ fn parts_of_what_is_computed_at_other_places() {
     );
 }
 
-/// What a row is made of is held, or what is made of it.
+/// A row's kernel stages its operands, or a value computed from them.
 #[test]
 fn elements_made_of_several_inputs() {
     let rows: &[&[i64]] = &[&[2, 5], &[3, 1024], &[2, 3001]];
@@ -268,14 +268,15 @@ fn parts_around_fixed_dims() {
     check("pub fn f(x: f32[N, D, C = 3]) -> f32[N, D] { softmax(norm(x, C), N) }", columns, MANY);
 }
 
-/// The last run has parts without elements, whose mean is as far as can be from that of all: its square is infinite.
+/// Parts without elements of the last interleaved run do not affect a variance. The square of their mean's
+/// distance is infinite.
 #[test]
 fn parts_without_elements_are_no_part_of_a_variance() {
     let columns: &[&[i64]] = &[&[22_021, 3], &[22_533, 3], &[16_650, 1]];
     check("pub fn f(x: f32[N, D]) -> f32[D] { var(x * 1e16 + 3e19, N) }", columns, 1e-3);
 }
 
-/// The dims of a row are of different operands, and vectors run along rows.
+/// The dims of a row belong to different operands, and vectors run along rows.
 #[test]
 fn parts_of_operands_that_lack_dims() {
     check(
@@ -285,7 +286,7 @@ fn parts_of_operands_that_lack_dims() {
     );
 }
 
-/// More than a kernel can bind, or its threads combine at once: parts of it after one another.
+/// Operands beyond a kernel's bindings, and reductions beyond a thread's, take several kernels.
 #[test]
 fn many_sums_and_conditions() {
     let list = |count: usize, one: &dyn Fn(usize) -> String, between: &str| {

@@ -1,4 +1,4 @@
-//! Random functions whose parameters have portions of a dim, fused and not.
+//! Random functions whose parameters have portions of a dim agree with the reference, fused and unfused.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use fusion_compiler::ir::graph::{Fusing, Graph};
 
 use super::{check_graph, graph};
 
-/// Numbers without a pattern, the same in every run (Knuth's generator, as in Numerical Recipes).
+/// Pseudo-random numbers, the same in every run (Knuth's generator, as in Numerical Recipes).
 struct Random(u32);
 
 impl Random {
@@ -20,11 +20,11 @@ impl Random {
     }
 }
 
-/// A value by name; whether it varies along `B` and along `K`; whether it is made of a portion.
+/// A value: its name, its dependence on `B` and on `K`, and a flag that is true if it comes from a portion.
 #[derive(Clone)]
 struct Value(String, [bool; 2], bool);
 
-/// Parameters that are read, and may be written: names, types, dims and portions.
+/// Parameters with names, types, dims and portions. The function may also write them.
 const PARAMS: [(&str, &str, [bool; 2], bool); 7] = [
     ("p", "f32[B, K]", [true, true], false),
     ("a", "f32[B: ..L, K]", [true, true], true),
@@ -35,7 +35,7 @@ const PARAMS: [(&str, &str, [bool; 2], bool); 7] = [
     ("c", "f32[K]", [false, true], false),
 ];
 
-/// A value made of others, each no larger than a few units.
+/// Returns an expression of other values, with a magnitude of at most a few units.
 fn made(random: &mut Random, values: &[Value]) -> (String, [bool; 2], bool) {
     let [Value(x, x_dims, x_part), Value(y, y_dims, y_part)] = [0, 1].map(|_| random.pick(values).clone());
     let both = [x_dims[0] || y_dims[0], x_dims[1] || y_dims[1]];
@@ -59,7 +59,7 @@ fn made(random: &mut Random, values: &[Value]) -> (String, [bool; 2], bool) {
     }
 }
 
-/// The function of a seed.
+/// Returns the function of a seed.
 fn function(seed: u32) -> String {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9));
     let mut values: Vec<Value> =
@@ -70,7 +70,7 @@ fn function(seed: u32) -> String {
         writeln!(body, "    let v{i} = {text};").expect("a string grows");
         values.push(Value(format!("v{i}"), dims, part));
     }
-    // What is assigned and returned is made of what is there: of the last, rather.
+    // Assigned and returned values come from existing ones, with a preference for recent ones.
     let latest = |random: &mut Random, within: [bool; 2]| {
         let fits = |value: &&Value| (within[0] || !value.1[0]) && (within[1] || !value.1[1]);
         let fitting: Vec<&Value> = values.iter().filter(fits).collect();
@@ -107,7 +107,7 @@ fn any_function_agrees_fused_and_not() {
         let source = function(seed);
         let fused = graph(&source);
         let off = Graph { fusing: Fusing::Off, ..fused.clone() };
-        // In the order in which the parameters name them: `B`, `K`, `L`.
+        // Symbols are in the order in which the parameters name them: `B`, `K`, `L`.
         assert_eq!(fused.symbols, ["B", "K", "L"], "{source}");
         let extents: [&[i64]; 6] =
             [&[1, 4, 0], &[5, 1, 5], &[7, 8, 3], &[33, 31, 32], &[70, 256, 1], &[3, 700, 2]];
@@ -116,7 +116,7 @@ fn any_function_agrees_fused_and_not() {
     }
 }
 
-/// What is not moved along the dim that is cut may be seen by other names, and in parts.
+/// Inner dims of a portion may be split, merged and renamed, because they do not move along the cut dim.
 #[test]
 fn inner_dims_are_split_merged_and_renamed() {
     let extent = |name: &String| match name.as_str() {

@@ -1,8 +1,8 @@
 //! The tools that accept or refuse the texts of kernels: naga, Tint, and NVIDIA's assembler.
 //!
-//! naga is a library. The others are programs: Tint is optional, and the assembler is the one that `FUSION_PTXAS`
-//! names; where it is missing that is said, and is a failure under `FUSION_REQUIRE_PTXAS=1`.
-//! What a program has accepted is not put before the same program again: the build folder keeps a mark for it.
+//! naga is a library, and the others are programs. Tint is optional. `FUSION_PTXAS` names the assembler. Its
+//! absence is reported, and is a failure under `FUSION_REQUIRE_PTXAS=1`. The build folder keeps a mark for
+//! each text that a program has accepted, so that it is not checked again.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -11,27 +11,28 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The generations of NVIDIA GPUs that every text is assembled for, but those before the one that it is for.
+/// Generations of NVIDIA GPUs that every text is assembled for, except those older than its target.
 const ARCHITECTURES: [u32; 4] = [75, 80, 90, 100];
 
-/// Lines of PTX that are assembled in one go: starting the program for each kernel would take most of the time.
+/// Largest number of lines of PTX in one module. Starting the assembler for each kernel would take most of
+/// the time.
 const MODULE_LINES: usize = 10_000;
 
 /// Fails unless naga, and Tint where it is installed, find every text valid.
 pub(crate) fn validate(texts: &[String]) {
     in_parallel(texts, |text| once(&("naga", LOCK, text), || naga(text)));
-    // It tells no version.
+    // Tint reports no version, so its help text stands for one.
     match Command::new("tint").arg("--help").output() {
         Ok(help) => in_parallel(texts, |text| once(&("tint", &help.stdout, text), || tint(text))),
         Err(_) => eprintln!("SKIPPED Tint: the command `tint` is not installed"),
     }
 }
 
-/// Tells the version of naga, among others.
+/// The lock file, which contains the version of naga.
 const LOCK: &str = include_str!("../../Cargo.lock");
 
 fn naga(text: &str) {
-    // naga knows subgroups, but not yet the line that asks for them.
+    // naga supports subgroups, but does not yet parse the directive that enables them.
     let module = naga::front::wgsl::parse_str(text.trim_start_matches("enable subgroups;\n"));
     let module = module.unwrap_or_else(|error| panic!("{}\n{text}", error.emit_to_string(text)));
     let (flags, capabilities) = (naga::valid::ValidationFlags::all(), naga::valid::Capabilities::all());
@@ -49,7 +50,7 @@ fn tint(text: &str) {
     std::fs::remove_file(path).expect("it was written");
 }
 
-/// Fails unless every text assembles for every architecture: without warnings, and with all values in registers.
+/// Fails unless every text assembles for every architecture, without warnings and without spills.
 pub(crate) fn assemble(texts: &[String]) {
     let Some(ptxas) = std::env::var_os("FUSION_PTXAS") else {
         assert_ne!(
@@ -74,13 +75,13 @@ pub(crate) fn assemble(texts: &[String]) {
     });
 }
 
-/// The generation that a text is for, and all later ones.
+/// Returns the oldest generation that a text is for.
 fn target(text: &str) -> u32 {
     let target = text.split_once(".target sm_").and_then(|(_, rest)| rest.split_whitespace().next());
     target.and_then(|number| number.parse().ok()).expect("a text has a target")
 }
 
-/// So that a kernel whose values do not fit the registers is a failure.
+/// Options that turn register spills into failures.
 const OPTIONS: [&str; 4] = ["-v", "-Werror", "-warn-spills", "-warn-lmem-usage"];
 
 fn ptxas_for(ptxas: &OsString, architecture: &str, text: &str) {
@@ -96,7 +97,7 @@ fn ptxas_for(ptxas: &OsString, architecture: &str, text: &str) {
     [path, made].iter().for_each(|path| std::fs::remove_file(path).expect("it was written"));
 }
 
-/// The kernels of all texts in few modules, each kernel once, whatever users call things.
+/// Packs the kernels of all texts into few modules, each distinct kernel once.
 fn modules(texts: &[String]) -> Vec<String> {
     let kernel = |text: &'_ String| {
         let (head, kernel) = text.split_once(".visible .entry ").expect("a text has an entry");
@@ -118,7 +119,7 @@ fn modules(texts: &[String]) -> Vec<String> {
     modules.into_iter().map(|(_, _, module)| module).collect()
 }
 
-/// A text in which parameters are called by their numbers alone.
+/// Removes the users' names from the parameters of a text, so that only their numbers remain.
 fn nameless(text: &str) -> String {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words = text.split_inclusive(|c| !is_name(c));
@@ -145,9 +146,9 @@ fn in_parallel<T: Sync>(items: &[T], check: impl Fn(&T) + Sync) {
     });
 }
 
-/// Runs a check that panics where it fails, unless it has passed before on all that it depends on.
+/// Runs a check that panics on failure, unless it has passed before with the same inputs.
 fn once(of: &impl Hash, check: impl FnOnce()) {
-    // Its numbers are the same in every run.
+    // The hash is the same in every run.
     let mut hasher = DefaultHasher::new();
     of.hash(&mut hasher);
     let marks = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("accepted");
@@ -160,7 +161,7 @@ fn once(of: &impl Hash, check: impl FnOnce()) {
     }
 }
 
-/// A new file with this text.
+/// Writes a text to a new file.
 fn file(extension: &str, text: &str) -> PathBuf {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let (process, number) = (std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));

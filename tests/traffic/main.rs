@@ -1,4 +1,4 @@
-//! How much memory kernels move, as the simulated GPU counts it: what fusion is for.
+//! Kernels move as little memory as fusion promises, as the simulated GPU counts it.
 
 mod banks;
 #[path = "../devices/mod.rs"]
@@ -21,29 +21,29 @@ fuse! {
     #[fuse(off)]
     pub fn gate_unfused(a: f32[N], b: f32[N], c: f32[N]) -> f32[N] { relu(a + b) * c }
 
-    /// A read and a write, whose elements lie across each other.
+    /// A transpose: a read and a write.
     pub fn transposed(x: f32[N, D]) -> f32[D, N] { x }
-    /// The same, where few elements can lie together.
+    /// A transpose where few elements of the inner dim are contiguous.
     pub fn apart(x: f32[B, N, K]) -> f32[B, K, N] { x }
-    /// Two reads, one of them across.
+    /// Two reads, one of them transposed.
     pub fn keys(x: f16[B, T, H, D], y: f16[B, H, D, T]) -> f16[B, H, D, T] { x + y }
 
-    /// Two reads, one of them across, of elements of a byte.
+    /// Two reads of one-byte elements, one of them transposed.
     pub fn bytes(x: u8[N, D], y: u8[D, N]) -> u8[D, N] { x + y }
 
     /// A read.
     pub fn row_sums(x: f32[N, D]) -> f32[N] { sum(x, D) }
 
-    /// Two reads, of which one is a step further.
+    /// Two reads, one of them shifted by an element.
     pub fn roughness(x: f32[N, T]) -> f32[N] { sum(square(slice(x, T -> S, 1..) - slice(x, T -> S, ..T - 1)), S) }
 
-    /// A read for each time that a row is gone through, and a write.
+    /// A read in each pass, and a write.
     pub fn softmax_rows(x: f32[N, D]) -> f32[N, D] {
         let e = exp(x - max(x, D));
         e / sum(e, D)
     }
 
-    /// The same, and two reads of what all rows share.
+    /// A read in each pass, a write, and two reads of tensors that all rows share.
     pub fn layer_norm(x: f32[N, D], gamma: f32[D], beta: f32[D], eps: f32) -> f32[N, D] {
         let mu = mean(x, D);
         let var = mean(square(x - mu), D);
@@ -53,23 +53,23 @@ fuse! {
     /// Statistics over all but the innermost dim.
     pub fn batch(x: f32[N, H, W, C]) -> f32[N, H, W, C] { batch_norm(x, (N, H, W)) }
 
-    /// A read and a write, and what each channel has: rows of several dims.
+    /// A read and a write over rows of several dims, and two parameters of each channel.
     pub fn group_norm_of_channels(x: f32[N, C, H, W], gamma: f32[C], beta: f32[C]) -> f32[N, C, H, W] {
         group_norm(x, C, 8, (H, W)) * gamma + beta
     }
 
-    /// Rows that lie side by side, and what all of them share.
+    /// Rows side by side, and a mask that all of them share.
     pub fn masked(x: f32[N, S, H], m: f32[N, S]) -> f32[N, S, H] { softmax(x + m, S) }
-    /// The same, and nothing is stored of their elements.
+    /// Rows side by side with a shared mask, whose elements are not stored.
     pub fn largest(x: f32[N, S, H], m: f32[N, S]) -> f32[N, H] { max(x * m, S) }
 
-    /// A read and a write: rows lie side by side.
+    /// A read and a write over rows side by side.
     pub fn softmax_columns(x: f32[N, D]) -> f32[N, D] { softmax(x, N) }
 
     /// A read.
     pub fn logs_of_columns(x: f32[N, D]) -> f32[D] { logsumexp(x, N) }
 
-    /// Three reads, and one of what each row has.
+    /// Three reads over columns, and two parameters of each row.
     pub fn layer_norm_columns(x: f32[N, D], gamma: f32[D], beta: f32[D]) -> f32[N, D] {
         let y = x - mean(x, N);
         y * rsqrt(mean(square(y), N) + 1e-5) * gamma + beta
@@ -77,71 +77,71 @@ fuse! {
 }
 
 fuse! {
-    /// Two numbers of one row.
+    /// Two results of one row.
     pub fn everything(x: f32[N]) -> (f32[], f32[]) { (sum(x), max(x)) }
 
-    /// One column for each of few.
+    /// A sum of each of a few columns.
     pub fn column_sums(x: f32[N, C]) -> f32[C] { sum(x * 0.5, N) }
 
-    /// What needs the mean, too.
+    /// A reduction that needs the mean.
     pub fn variance(x: f32[N]) -> f32[] { var(x) }
 
-    /// What needs the largest, too.
+    /// A reduction that needs the maximum.
     pub fn logs(x: f32[N]) -> f32[] { logsumexp(x) }
 
-    /// The same, and elements.
+    /// Elements that need the maximum and the sum.
     pub fn shares(x: f32[N]) -> f32[N] { softmax(x, N) }
 
-    /// Elements of what needs the mean.
+    /// Elements that need the mean.
     pub fn standard(x: f32[N]) -> f32[N] { layer_norm(x, N) }
 
-    /// What is combined of two inputs, whose sum is a result, too.
+    /// A reduction over the sum of two inputs, which is a result, too.
     pub fn residual(x: f32[N, D], r: f32[N, D], gamma: f32[D]) -> (f32[N, D], f32[N, D]) {
         let h = x + r;
         (h, rms_norm(h, D) * gamma)
     }
 
-    /// Elements in place.
+    /// Elements updated in place.
     pub fn clipped(p: &mut f32[N], most: f32) { p *= min(1.0, most / norm(p)); }
 
-    /// A logit of each row, and what is combined of all.
+    /// A logit of each row, and a reduction over all logits.
     pub fn losses(x: f32[N, D], class: i32[N]) -> f32[N] { cross_entropy(x, D, class) }
 
-    /// A read and a write, and three of what all rows share.
+    /// A read and a write, and three reads of tensors that all rows share.
     pub fn biased(x: f32[N, D], bias: f32[D], gamma: f32[D], beta: f32[D]) -> f32[N, D] {
         layer_norm(gelu(x + bias), D) * gamma + beta
     }
 
-    /// The same, and one.
+    /// A read and a write, and one read of a tensor that all rows share.
     pub fn scaled(x: f32[N, D], gamma: f32[D]) -> f32[N, D] { rms_norm(x, D) * gamma }
 
-    /// What is combined after something else is.
+    /// A place, which follows from another reduction.
     pub fn peak(x: f32[N]) -> i32[] { argmax(x, N) }
 }
 
-/// Names the report of the process that runs the kernels.
+/// Environment variable that marks the process that runs the kernels.
 const CHILD: &str = "FUSION_TRAFFIC";
 
-/// A number of a line of the report.
+/// Parses a number from a line of the report.
 fn number(line: &str, key: &str) -> u64 {
     let value = line.split(' ').find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
     value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {key} in {line}"))
 }
 
-/// Bytes loaded and stored, and sectors of 32 bytes touched, by all launches of `test` in a process of its own; none
-/// in that process itself, or where there is no simulated GPU.
+/// Returns the bytes loaded and stored and the sectors of 32 bytes touched by all launches of `test`, in a
+/// process of its own. Returns none in that process itself, or without a simulated GPU.
 fn measured(test: &str, body: impl FnOnce(&Device) -> Result<()>) -> Option<[u64; 4]> {
     let total = total(test, body)?;
     Some(["loaded", "stored", "load_sectors", "store_sectors"].map(|key| number(&total, key)))
 }
 
-/// The sums that are reported of all launches of `test`.
+/// Returns the reported totals of all launches of `test`.
 fn total(test: &str, body: impl FnOnce(&Device) -> Result<()>) -> Option<String> {
     let text = reported(test, body)?;
     Some(text.lines().find(|line| line.starts_with("total ")).expect("the process ended").into())
 }
 
-/// What is reported of each launch of `test`, and then of all.
+/// Returns the report on each launch of `test`, and on all of them.
 fn reported(test: &str, body: impl FnOnce(&Device) -> Result<()>) -> Option<String> {
     let device = Kind::Cuda.open()?;
     if std::env::var_os(CHILD).is_some() {
@@ -168,7 +168,7 @@ fn inputs(device: &Device, n: usize) -> Result<[Tensor<f32>; 3]> {
     Ok([tensor()?, tensor()?, tensor()?])
 }
 
-/// Elements of a part of a long row.
+/// Number of elements of a part of a long row.
 const PART: usize = 8192;
 const MILLION: usize = 1_000_000;
 
@@ -193,13 +193,14 @@ fn an_unfused_gate_moves_twice_as_much() {
         gate_unfused(&a, &b, &c).map(|_| ())
     });
     if let Some([loaded, stored, load_sectors, store_sectors]) = moved {
-        // Two reads and a write, one and one, two and one.
+        // Three launches: two reads and a write, one and one, two and one.
         assert_eq!((loaded, stored), (5 * 4 * 32_000, 3 * 4 * 32_000));
         assert_eq!((load_sectors, store_sectors), (loaded / 32, stored / 32));
     }
 }
 
-/// A view that begins off a sector costs sectors, not correctness: this is what the count is for.
+/// A view that begins within a sector costs further sectors, not correctness. The sector count makes this
+/// visible.
 #[test]
 fn sectors_are_those_touched() {
     let moved = measured("sectors_are_those_touched", |device| {
@@ -216,7 +217,7 @@ fn sectors_are_those_touched() {
 const ROWS: usize = 64;
 const COLS: usize = 1024;
 
-/// What a report tells of a call on the simulated GPU: launches, and bytes moved.
+/// Returns the launches and the bytes that a report states for a call on the simulated GPU.
 fn told(report: Report, extents: &[(&str, usize)]) -> Result<[u64; 2]> {
     let Some(device) = Kind::Cuda.open() else { return Ok([0; 2]) };
     let report = report.on(&device)?.bind(extents)?;
@@ -224,7 +225,7 @@ fn told(report: Report, extents: &[(&str, usize)]) -> Result<[u64; 2]> {
         .map(|number| number.expect("all are given")))
 }
 
-/// What is moved by a function of rows that reads so many bytes and writes so many: full sectors.
+/// Checks that a function of rows reads and writes as many bytes as given, in full sectors.
 fn check_rows(test: &str, bytes: [u64; 2], call: fn(&Tensor<f32>, &[Tensor<f32>; 2]) -> Result<()>) {
     let moved = measured(test, |device| {
         let elements: Vec<f32> = (0..ROWS * COLS).map(|i| (i % 97) as f32 * 0.125 - 6.0).collect();
@@ -245,12 +246,13 @@ fn a_row_sum_reads_each_element_once() {
         row_sums(&Tensor::full(device, 1.0, [ROWS, COLS])?).map(|_| ())
     });
     if let Some(moved) = moved {
-        // Two rows are a warp's, which writes them together: a sector for each eight bytes.
+        // A warp has two rows and writes their results together: a sector for each eight bytes.
         assert_eq!(moved, [X, 4 * ROWS as u64, X / 32, ROWS as u64 / 2]);
     }
 }
 
-/// What lies across what is written is read by whole sectors, too; of the last rows each element takes one.
+/// Transposed operands are read by whole sectors, too. Each element of the small tensor may take a sector of
+/// its own.
 #[test]
 fn transposed_elements_are_read_side_by_side() {
     let moved = measured("transposed_elements_are_read_side_by_side", |device| {
@@ -261,13 +263,13 @@ fn transposed_elements_are_read_side_by_side() {
             &Tensor::full(device, f16::from_f32(2.0), rows)?,
         )?;
         transposed(&Tensor::full(device, 1.0, [4, 13])?)?;
-        // Rows of one element lie as they are written.
+        // Rows of one element have the same order in both tensors.
         transposed(&Tensor::full(device, 1.0, [ROWS * COLS, 1])?).map(|_| ())
     });
     if let Some([loaded, stored, load_sectors, store_sectors]) = moved {
         let (half, few) = (2 * 2 * 64 * 4 * 32, 4 * 4 * 13);
         assert_eq!((loaded, stored), (2 * X + 2 * half + few, 2 * X + half + few));
-        // Of the last, each of a thread's four loads asks for what its warp reads.
+        // In the last tensor, each of a thread's four loads requests the sectors of the whole warp.
         let at_least = (X + 4 * X + 2 * half) / 32;
         assert!((at_least..=at_least + 4 * 13).contains(&load_sectors), "{load_sectors} sectors");
         let at_least = (2 * X + half) / 32;
@@ -275,8 +277,8 @@ fn transposed_elements_are_read_side_by_side() {
     }
 }
 
-/// Of narrow elements that are no vectors few lie in a sector together each way: 20 sectors for a warp, where 32 of one way are
-/// 65 and none across 34.
+/// Few unaligned narrow elements share a sector in either direction. A warp that reads both ways takes 20
+/// sectors, one that reads 32 elements of one way 65, and one that reads none across 34.
 #[test]
 fn bytes_that_are_no_vectors_are_read_both_ways() {
     let moved = measured("bytes_that_are_no_vectors_are_read_both_ways", |device| {
@@ -289,7 +291,7 @@ fn bytes_that_are_no_vectors_are_read_both_ways() {
     }
 }
 
-/// Where there is one element along the innermost dim, the next are those that are written next.
+/// The next elements in memory are the next ones to be written if the innermost dim has one element.
 #[test]
 fn elements_that_lie_alone_are_read_in_order() {
     let moved = measured("elements_that_lie_alone_are_read_in_order", |device| {
@@ -301,7 +303,7 @@ fn elements_that_lie_alone_are_read_in_order() {
     }
 }
 
-/// The threads of a row read elements that lie side by side: at most one sector more for each warp and read.
+/// The threads of a row read neighbouring elements, with at most one further sector for each warp and read.
 #[test]
 fn a_sum_along_slices_reads_rows_side_by_side() {
     let moved = measured("a_sum_along_slices_reads_rows_side_by_side", |device| {
@@ -340,7 +342,7 @@ fn a_group_norm_reads_each_element_once() {
     });
     if let Some([loaded, stored, load_sectors, store_sectors]) = moved {
         let x = 4 * (n * c * h * w) as u64;
-        // Each four elements have two parameters; those of a warp are one sector or two.
+        // Each group of four elements has two parameters. A warp's parameters take one sector or two.
         assert_eq!([loaded, stored, store_sectors], [x + x / 2, x, x / 32]);
         assert!(load_sectors <= x / 32 + 4 * x / 512, "{load_sectors} sectors");
     }
@@ -351,13 +353,13 @@ fn a_softmax_over_columns_reads_each_element_once() {
     check_columns("a_softmax_over_columns_reads_each_element_once", [ROWS, COLS], 1);
 }
 
-/// Each thread goes through short columns by itself.
+/// Each thread traverses a short column by itself.
 #[test]
 fn a_softmax_over_short_columns_reads_each_element_twice() {
     check_columns("a_softmax_over_short_columns_reads_each_element_twice", [16, COLS], 2);
 }
 
-/// The threads of a column have its parameters each, those of eight columns at once.
+/// Each thread of a column reads its parameters, for eight columns at once.
 #[test]
 fn a_layer_norm_over_columns_reads_each_element_once() {
     let moved = measured("a_layer_norm_over_columns_reads_each_element_once", |device| {
@@ -366,12 +368,12 @@ fn a_layer_norm_over_columns_reads_each_element_once() {
     });
     if let Some(moved) = moved {
         let parameters = 2 * 4 * 32 * COLS as u64;
-        // Four threads of a column are in each warp.
+        // Each warp has four threads of a column.
         assert_eq!(moved, [X + parameters, X, X / 32 + parameters / 32 / 4, X / 32]);
     }
 }
 
-/// What all columns have in common is one sector for the four elements of each of eight that a warp reads at once.
+/// The four elements of eight columns that a warp reads at once share one sector of the mask.
 #[test]
 fn a_masked_softmax_over_columns_reads_side_by_side() {
     let [n, s, h] = [4, 128, 256];
@@ -401,7 +403,7 @@ fn a_masked_maximum_of_columns_reads_side_by_side() {
     }
 }
 
-/// A block holds the sum of both, which is as long as a row of 96 KiB.
+/// A block stages the sum of both inputs, which is as long as a row of 96 KiB.
 #[test]
 fn a_residual_and_its_norm_read_each_element_once() {
     let (n, d) = (2, HELD);
@@ -415,7 +417,8 @@ fn a_residual_and_its_norm_read_each_element_once() {
     }
 }
 
-/// Asserts how often a softmax of columns reads each element, all of every sector that it touches, as its report tells.
+/// Asserts the number of reads of each element in a softmax of columns, in full sectors, and that the report
+/// states it.
 fn check_columns(test: &str, [n, d]: [usize; 2], times: u64) {
     let moved = measured(test, |device| softmax_columns(&Tensor::full(device, 1.0, [n, d])?).map(|_| ()));
     if let Some(moved) = moved {
@@ -425,13 +428,14 @@ fn check_columns(test: &str, [n, d]: [usize; 2], times: u64) {
     }
 }
 
-/// Columns that are few and long are held by teams, of eight side by side: what is read at once of memory.
+/// Teams stage few long columns, eight neighbouring columns together, which is one sector of memory.
 #[test]
 fn long_columns_are_read_once_and_side_by_side() {
     check_columns("long_columns_are_read_once_and_side_by_side", [1024, 256], 1);
 }
 
-/// The same where nothing is stored of their elements: one thread of each column would leave most of a GPU idle.
+/// Columns without stored elements have teams, too. One thread for each column would leave most of a GPU
+/// idle.
 #[test]
 fn few_columns_have_many_threads() {
     let (n, d) = (1024, 256);
@@ -446,13 +450,13 @@ fn few_columns_have_many_threads() {
     }
 }
 
-/// Columns that no team can hold are read twice.
+/// Columns too long to stage are read twice.
 #[test]
 fn longer_columns_are_read_twice_and_side_by_side() {
     check_columns("longer_columns_are_read_twice_and_side_by_side", [8000, 24], 2);
 }
 
-/// Fewer columns are a team's each, which holds them: what threads read and write at a time is apart.
+/// A team stages each column if there are fewer than eight. Its threads' accesses are then strided.
 #[test]
 fn few_long_columns_are_read_once() {
     let (n, d) = (5000, 3);
@@ -464,11 +468,11 @@ fn few_long_columns_are_read_once() {
     }
 }
 
-/// Elements of the longest row that has to be read once: a block holds them.
+/// Number of elements of the longest row that must be read once, because a block stages it.
 const HELD: usize = 24 << 10;
 
-/// Asserts that a function of rows is one kernel, which reads and writes each element once, and no more than `beside` other
-/// bytes.
+/// Asserts that a function of rows is one kernel that reads and writes each element once, and moves at most
+/// `beside` other bytes.
 fn check_held(
     test: &str,
     report: Report,
@@ -497,7 +501,7 @@ fn long_rows_are_read_once_by_a_softmax() {
     check_held(name, softmax_rows::report(), (ALL, 0), |x| softmax_rows(x).map(|_| ()));
 }
 
-/// What of the bias and the weight is read for each row is in a cache.
+/// The cache serves the bias and the weight, which are read for each row.
 #[test]
 fn long_rows_are_read_once_by_a_layer_norm_of_gelu() {
     let name = "long_rows_are_read_once_by_a_layer_norm_of_gelu";
@@ -524,10 +528,11 @@ fn long_rows_are_read_once_by_a_cross_entropy() {
     });
 }
 
-/// Elements of a row that no block can hold, and that is too short to be worth three kernels.
+/// Number of elements of a row too long for a block to stage, and too short for three kernels.
 const UNHELD: usize = (1 << 16) - 8;
 
-/// The class's logit, the largest and the sum of exponentials are found together: of each part, and then of each row.
+/// The class's logit, the maximum and the sum of exponentials are computed in one pass, for each part and
+/// then for each row.
 #[test]
 fn a_cross_entropy_of_long_rows_reads_each_logit_once() {
     let total = total("a_cross_entropy_of_long_rows_reads_each_logit_once", |device| {
@@ -537,7 +542,8 @@ fn a_cross_entropy_of_long_rows_reads_each_logit_once() {
     if let Some(total) = total {
         let (bytes, parts) = (8 * UNHELD as u64, UNHELD.div_ceil(PART) as u64);
         let found = ["launches", "loaded", "stored"].map(|key| number(&total, key));
-        // Three numbers of each part of two rows, one of which is read again; and each thread reads the class and its logit.
+        // Each part of the two rows stores three numbers, one of which is read again. Each thread also reads
+        // the class and its logit.
         let again = 2 * (4 * 4 * parts + 256 * 4 * (parts + 2));
         assert_eq!(found, [2, bytes + again, 2 * (12 * parts + 4)]);
         let told = told(losses::report(), &[("N", 2), ("D", UNHELD)]);

@@ -1,4 +1,5 @@
-//! Rows that are no vectors, and rows that the blocks of a cluster share: each element is read once and written once, and told so.
+//! Each element is read and written once, as the report states, in unaligned rows and in rows that a cluster
+//! shares.
 
 use fusion::prelude::*;
 

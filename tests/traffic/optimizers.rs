@@ -1,11 +1,12 @@
-//! Steps over all parameters of a model.
+//! Optimizer steps over all parameters of a model move the expected bytes.
 
 use fusion::optim::{Adam, AdamW, Arena, Lion, Optimizer, Precision};
 use fusion::prelude::*;
 
 use super::{number, total};
 
-/// GPT-2's proportions: 148 tensors, of which every third is a matrix; elements with the room between them.
+/// Creates an arena with GPT-2's proportions: 148 tensors, every third of them a matrix. Returns its elements
+/// with padding.
 fn model(device: &Device) -> Result<(Arena, u64)> {
     let shape = |i: usize| if i.is_multiple_of(3) { Shape::from([40 + i, 33]) } else { Shape::from([768]) };
     let tensors = (0..148).map(|i| Tensor::full(device, 0.5, shape(i))).collect::<Result<Vec<_>>>()?;
@@ -24,14 +25,14 @@ fn check(test: &str, launches: u64, bytes: [u64; 2], optimizer: fn(&Arena) -> Re
     if let Some(total) = total {
         let [found, loaded, stored] = ["launches", "loaded", "stored"].map(|key| number(&total, key));
         assert_eq!(found, launches, "{total}");
-        // Of three numbers on the device each thread of four elements reads its own, which a cache has: a sector for each warp of 128
-        // elements. Of the norm there are parts.
+        // Each thread, with four elements, reads three numbers of the device, and the cache serves them: a
+        // sector for each warp of 128 elements. The norm has partials.
         let numbers = 3 * elements;
         let few = if launches <= 2 { 0 } else { elements / 64 };
         let [least_loaded, least_stored] = bytes.map(|bytes| bytes * elements);
         assert!((least_loaded..=least_loaded + numbers + few).contains(&loaded), "{total}");
         assert!((least_stored..=least_stored + few).contains(&stored), "{total}");
-        // Eight lanes, as beside a narrow copy, are two accesses to half of each sector.
+        // Vectors of eight lanes, as with a narrow copy, take two accesses to half of each sector.
         if launches == 1 {
             let loaded = 32 * number(&total, "load_sectors");
             assert!((least_loaded..=least_loaded + 3 * elements / 4).contains(&loaded), "{total}");
@@ -57,7 +58,8 @@ fn amsgrad_reads_one_more() {
     check(test, 1, [20, 16], |params| Optimizer::new(Adam { amsgrad: true, ..Adam::default() }, params));
 }
 
-/// One launch to begin with the parameters and one for the step, which reads what it replaces; no other pass.
+/// One launch initialises the copy from the parameters, and one launch does the step, which reads the values
+/// that it replaces.
 #[test]
 fn a_copy_is_written_by_the_launch_that_updates() {
     let test = "optimizers::a_copy_is_written_by_the_launch_that_updates";
@@ -74,7 +76,7 @@ fn clipping_takes_two_launches_more_with_a_copy() {
     });
 }
 
-/// Whatever the rule, and the precision of its state.
+/// Copies are written by the step's launch for every rule and every precision of its state.
 #[test]
 fn copies_of_all_rules_are_written_by_the_launch_that_updates() {
     let test = "optimizers::copies_of_all_rules_are_written_by_the_launch_that_updates";
@@ -86,14 +88,14 @@ fn copies_of_all_rules_are_written_by_the_launch_that_updates() {
 #[test]
 fn averages_are_written_by_the_launch_that_updates() {
     let test = "optimizers::averages_are_written_by_the_launch_that_updates";
-    // The launch that begins the average reads two numbers for four elements.
+    // The launch that initialises the average reads two numbers for four elements.
     check(test, 4, [16 + 4 + 8 + 2, 8 + 4 + 4], |params| {
         let rule = AdamW { state: Precision::Bf16, ..AdamW::default() };
         Ok(Optimizer::new(rule, params)?.with_average(0.9, params)?.with_max_norm(1.0))
     });
 }
 
-/// 4 of the parameter and 2 of each mean, read and written, and 4 of the gradient.
+/// Bytes of a 16-bit state: 4 of the parameter and 2 of each mean, read and written, and 4 of the gradient.
 #[test]
 fn states_of_16_bits_are_one_launch_of_twenty_bytes() {
     let test = "optimizers::states_of_16_bits_are_one_launch_of_twenty_bytes";
@@ -111,11 +113,11 @@ fn clipping_takes_two_launches_more_with_states_of_16_bits() {
     });
 }
 
-/// Elements of tensors in blocks, and of one that is in none.
+/// Numbers of elements of tensors in blocks, and of one outside of blocks.
 const IN_BLOCKS: u64 = 1 << 16;
 const IN_NONE: u64 = 3 << 10;
 
-/// What the kernels of a step with states of 8 bits do, and others that read all once.
+/// Checks the traffic of a step with 8-bit states, and of launches that read all gradients once.
 fn check_8_bits(test: &str, launches: u64, copied: u64, with: fn(Optimizer, &Arena) -> Result<Optimizer>) {
     let total = total(test, |device| {
         let [large, small] = [IN_BLOCKS, IN_NONE].map(|len| Tensor::full(device, 0.5, [len as usize]));
@@ -127,12 +129,13 @@ fn check_8_bits(test: &str, launches: u64, copied: u64, with: fn(Optimizer, &Are
     if let Some(total) = total {
         let [found, loaded, stored] = ["launches", "loaded", "stored"].map(|key| number(&total, key));
         assert_eq!(found, launches, "{total}");
-        // 4 of the parameter, 4 of its gradient, and 1 of each mean or 4; the units of each block.
+        // Each element has 4 bytes of the parameter, 4 of its gradient, and 1 or 4 of each mean. Each block
+        // has its units.
         let units = IN_BLOCKS / 64;
         let others = if launches == 1 { 0 } else { 4 * (IN_BLOCKS + IN_NONE) + 4096 };
         let least = 10 * IN_BLOCKS + 16 * IN_NONE + units + copied;
-        // Each thread reads the units of its block and the three numbers of all, for four elements or more; two that which begins a
-        // copy, and fewer elements each thread that writes one.
+        // Each thread reads the units of its block and three global numbers, for four elements or more. The
+        // launch that initialises a copy reads two, and a thread that writes a copy has fewer elements.
         let numbers = if copied == 0 { 5 } else { 9 } * (IN_BLOCKS + IN_NONE);
         assert!((least..=least + numbers + others).contains(&loaded), "{total}");
         let least = 6 * IN_BLOCKS + 12 * IN_NONE + units + copied;
@@ -150,7 +153,7 @@ fn states_of_8_bits_are_one_launch_with_what_is_in_no_block() {
     );
 }
 
-/// The other launch made the copy.
+/// The other launch initialises the copy.
 #[test]
 fn a_copy_is_written_by_the_launch_that_updates_8_bits() {
     let test = "optimizers::a_copy_is_written_by_the_launch_that_updates_8_bits";
@@ -165,7 +168,7 @@ fn clipping_takes_two_launches_more_with_8_bits() {
     check_8_bits(test, 3, 0, |optimizer, _| Ok(optimizer.with_max_norm(1.0)));
 }
 
-/// A step that is skipped reads the gradients for their norm, and nothing else of what there is for each element.
+/// A skipped step reads the gradients for their norm, and nothing else of each element.
 #[test]
 fn skipped_steps_move_nothing() {
     let elements = model(&Device::cpu()).expect("there is memory").1;

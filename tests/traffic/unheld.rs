@@ -1,4 +1,4 @@
-//! Rows of which a block holds the first elements: what is read once, and what is read again.
+//! Rows with an unstaged tail: staged elements are read once, and the tail in each pass.
 
 use fusion::prelude::*;
 
@@ -9,20 +9,21 @@ fuse! {
 
     pub fn known_and_held(x: f32[N, D = 24_576]) -> f32[N, D] { softmax(x, D) }
 
-    /// Both that are held, and what is not, are the same for all threads.
+    /// All threads have equally many staged and unstaged elements.
     pub fn known_and_even(x: f32[N, D = 49_152]) -> f32[N, D] { layer_norm(x, D) }
 
     pub fn of_portions(p: f32[B, D], a: f32[B: ..L, D], b: f32[B: L.., D]) -> f32[B, D] { softmax(p + a + b, D) }
 
-    /// What is an exponential of a mean is not held, but what it is made of.
+    /// The kernel stages the operand of the exponential of a mean, not the exponential.
     pub fn of_exponentials(x: f32[N, D], y: f32[N, D]) -> f32[N, D] {
         let e = exp(x - mean(y, D));
         e / sum(e, D)
     }
 }
 
-/// Asserts that a function is one kernel that reads so many elements and writes as many, all of every sector that it touches,
-/// and that its report tells so; and elements that it reads for each of two rows of which that tells once.
+/// Asserts that a function is one kernel that reads and writes as many elements as given, in full sectors, as
+/// its report states. The kernel reads `beside` further elements for each of two rows, which the report
+/// counts once.
 fn check(
     test: &str,
     (report, extents): (Report, &[(&str, usize)]),
@@ -35,18 +36,19 @@ fn check(
         let loaded = read + 2 * beside;
         assert_eq!(moved, [loaded, written, loaded / 32, written / 32], "{test}");
         assert_eq!(told(report.clone(), extents), Ok([1, read + beside + written]), "{test}");
-        // A device that is not at hand is taken to hold as much.
+        // A device that is not at hand is assumed to stage as much.
         let bound = report.bind(extents).map(|report| report.bytes());
         assert_eq!(bound, Ok(Some(read + beside + written)), "{test}");
     }
 }
 
-/// What a function of two rows that goes through them so often reads, if a block holds so many elements.
+/// Returns the elements that a function of two rows reads in `times` passes if a block stages `held` of each
+/// row.
 fn read(d: usize, held: usize, times: usize) -> usize {
     2 * (held.min(d) + times * d.saturating_sub(held))
 }
 
-/// The largest and the sum of exponentials are found together, and then elements are made.
+/// The first pass computes the maximum and the sum of exponentials, and the second the elements.
 #[test]
 fn a_softmax_reads_the_rest_twice() {
     let d = 1 << 15;
@@ -95,7 +97,7 @@ fn a_known_length_that_is_held_is_read_once() {
     });
 }
 
-/// The sum, the squares and the elements.
+/// Three passes: the sum, the squares and the elements.
 #[test]
 fn half_of_a_known_length_is_held() {
     let d = 2 * HELD;
@@ -108,7 +110,7 @@ fn half_of_a_known_length_is_held() {
 #[test]
 fn portions_are_read_as_rows_are() {
     let d = 1 << 15;
-    // Four of one, and one or three of each other.
+    // Four rows of one tensor, and one or three rows of the others.
     let sizes = [4 * read(d, HELD, 2), 4 * d, 0];
     let extents: &[(&str, usize)] = &[("B", 4), ("L", 1), ("D", d)];
     check("portions_are_read_as_rows_are", (of_portions::report(), extents), sizes, |device| {
@@ -117,7 +119,8 @@ fn portions_are_read_as_rows_are() {
     });
 }
 
-/// Once for the mean of one, and once for the exponentials of the other, of which elements are made as well.
+/// One pass for the mean of one input. Another for the exponentials of the other, from which the elements are
+/// computed.
 #[test]
 fn what_exponentials_are_made_of_is_held() {
     let d = 20_480;

@@ -1,4 +1,4 @@
-//! What users are told about their mistakes, as rustc shows it.
+//! Users see the expected messages about their mistakes, as rustc shows them.
 
 use std::fs;
 use std::path::Path;
@@ -8,13 +8,13 @@ fn mistakes_are_shown_at_their_tokens() {
     trybuild::TestCases::new().compile_fail("cases/*.rs");
 }
 
-/// A message of the catalogue, as the texts between its holes.
+/// A message of the catalogue, split into the texts around its placeholders.
 struct Message {
     name: String,
     parts: Vec<String>,
 }
 
-/// The lines `name(args) = "text";` of the catalogue.
+/// Parses the lines `name(args) = "text";` of the catalogue.
 fn catalogue(source: &str) -> Vec<Message> {
     let message = |line: &str| {
         let (head, text) = line.trim().split_once(") = \"")?;
@@ -28,7 +28,7 @@ fn catalogue(source: &str) -> Vec<Message> {
 }
 
 impl Message {
-    /// Whether the message is part of a line, whatever is in its holes.
+    /// Returns true if the message is part of a line, with any texts in its placeholders.
     fn is_in(&self, line: &str) -> bool {
         let mut rest = line;
         for part in &self.parts {

@@ -1,8 +1,8 @@
-//! Random functions as source text, each with a bound on the error that its results may have.
+//! Random functions as source text, each with a bound on the error of its results.
 //!
-//! Invariant: a function depends on its seed alone; what jumps (comparisons, rounding, casts) is applied only to
-//! inputs, integers and coordinates, which are the same in every arithmetic. Each third function combines elements along
-//! dims of any extent, too, and each fourth asks for values at other places.
+//! Invariant: a function depends on its seed alone. Discontinuous operations (comparisons, rounding, casts)
+//! apply only to inputs, integers and coordinates, which are the same in every arithmetic. Every third
+//! function has reductions along dims of any extent, too, and every fourth has index operations.
 
 use std::fmt::Write;
 
@@ -11,23 +11,24 @@ use operations::{Bound, JUMPS, OF_FEW, REDUCTIONS, UNARY, either, sum};
 #[path = "generate/operations.rs"]
 mod operations;
 
-/// The dims of a corpus function: two of any extent, and `C = 3`.
+/// Dims of a corpus function: two of any extent, and `C = 3`.
 pub const DIMS: [&str; 3] = ["N", "D", "C"];
-/// Extents up to which the bounds of a function hold: of most calls, then of those with many elements.
+/// Extents up to which the bounds of a function are valid: those of most calls, then those with many
+/// elements.
 pub const EXTENTS: [[usize; 3]; 4] = [[40, 40, 3], [4096, 33, 3], [65_537, 1, 3], [3, 50_257, 3]];
 /// Largest magnitude of the float elements and scalars of an input.
 pub const INPUT_MAX: f64 = 4.0;
-/// Values of larger magnitude are not computed with …
+/// Largest magnitude of a value that other values are computed from.
 const MAGNITUDE_MAX: f64 = 1e3;
-/// … nor those that have so large ones with the larger extents.
+/// Largest magnitude of such a value with the larger extents.
 const OVERFLOWING: f64 = 1e18;
-/// Values with a larger error bound, in units of 2⁻²⁴, are not computed with.
+/// Largest error bound of a value that other values are computed from, in units of 2⁻²⁴.
 const ERROR_MAX: f64 = 3e4;
 
-/// What a parameter is.
+/// The kind of a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// `f32[…]`, by numbers of `DIMS`, outermost first.
+    /// `f32[…]`, with dims as indices into `DIMS`, outermost first.
     Floats(Vec<usize>),
     /// `&mut f32[…]`.
     FloatsMut(Vec<usize>),
@@ -42,32 +43,33 @@ pub enum Kind {
 /// A function of the corpus. All results are `f32`.
 #[derive(Clone, Debug)]
 pub struct Function {
-    /// `f` and the seed.
+    /// Name of the function: `f` and the seed.
     pub name: String,
-    /// From `pub fn` on.
+    /// Source text, from `pub fn` on.
     pub source: String,
-    /// In the order of the signature.
+    /// Parameters in the order of the signature.
     pub params: Vec<Kind>,
     /// Number of returned tensors.
     pub returned: usize,
-    /// Whether it combines elements along `N` or `D`: the order of a sum may depend on what else its kernel does.
+    /// True if the function has a reduction along `N` or `D`. The order of a sum may depend on the rest of
+    /// its kernel.
     pub combines: bool,
-    /// Whether it combines elements along `C` alone.
+    /// True if the function has reductions along `C` alone.
     pub combines_few: bool,
-    /// Whether it takes the largest or smallest element along `N` or `D`, which must have some then.
+    /// True if the function takes a maximum or minimum along `N` or `D`, which must then have elements.
     pub has_extremes: bool,
-    /// For the in-place result, if there is one, and then each returned one, with each of `EXTENTS`: the largest
-    /// absolute error, for inputs up to `INPUT_MAX`, of arithmetic in `f32` whose functions are right to a few units in
-    /// the last place.
+    /// Largest absolute error of each result with each of `EXTENTS`, the in-place result first. The bound is
+    /// for inputs up to `INPUT_MAX` and `f32` arithmetic whose functions are right to a few units in the last
+    /// place.
     pub errors: Vec<[f64; EXTENTS.len()]>,
 }
 
-/// Numbers without a pattern, the same in every run (Steele, Lea and Flood 2014: SplitMix64).
+/// Pseudo-random numbers, the same in every run (Steele, Lea and Flood 2014: SplitMix64).
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 
 impl Random {
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let x = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -75,17 +77,17 @@ impl Random {
         x ^ x >> 31
     }
 
-    /// Below `end`, > 0.
+    /// Returns a number below `end`, which is positive.
     pub fn below(&mut self, end: usize) -> usize {
         (self.bits() % end as u64) as usize
     }
 
-    /// Whether a die of so many sides shows its first.
+    /// Returns true with a probability of one in `sides`.
     pub fn one_in(&mut self, sides: usize) -> bool {
         self.below(sides) == 0
     }
 
-    /// From −1 up to 1.
+    /// Returns a number from −1 up to 1.
     pub fn signed(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 52) as f64 - 1.0
     }
@@ -99,16 +101,16 @@ impl Random {
 #[derive(Clone, Debug)]
 struct Float {
     name: String,
-    /// Bit `i` for `DIMS[i]`.
+    /// Axes as a mask, with bit `i` for `DIMS[i]`.
     axes: u8,
-    /// With each of `EXTENTS`.
+    /// Bounds with each of `EXTENTS`.
     bounds: [Bound; EXTENTS.len()],
-    /// The same in every arithmetic.
+    /// True if the value is the same in every arithmetic.
     exact: bool,
 }
 
 impl Float {
-    /// A value without a name so far, with a bound that follows from those of others with the same extents.
+    /// Creates a value without a name, with a bound computed from other bounds at the same extents.
     fn new(axes: u8, bound: impl FnMut(usize) -> Bound) -> Float {
         Float { name: String::new(), axes, bounds: std::array::from_fn(bound), exact: false }
     }
@@ -118,7 +120,7 @@ impl Float {
     }
 }
 
-/// The function of a seed.
+/// Returns the function of a seed.
 pub fn function(seed: u64) -> Function {
     let mut writer = Writer::new(seed);
     let (params, signature) = writer.signature();
@@ -131,22 +133,22 @@ pub fn function(seed: u64) -> Function {
 
 struct Writer {
     random: Random,
-    /// Whether values may be asked for at other places.
+    /// True if index operations are allowed.
     moves: bool,
-    /// Whether elements may be combined along `N` and `D` …
+    /// True if reductions along `N` and `D` are allowed.
     rows: bool,
-    /// … and whether they have been, …
+    /// True if the function has a reduction along `N` or `D`.
     combines: bool,
-    /// … or along `C` alone.
+    /// True if the function has a reduction along `C` alone.
     combines_few: bool,
-    /// Whether the largest or smallest has been taken along them.
+    /// True if the function takes a maximum or minimum along `N` or `D`.
     has_extremes: bool,
     values: Vec<Float>,
-    /// Names of integers and their axes; any value of `i32`.
+    /// Names of integers and their axes. The integers may have any value of `i32`.
     ints: Vec<(String, u8)>,
     /// Axes that some tensor has.
     axes: u8,
-    /// The declaration of `C` is said once.
+    /// True once `C` has been declared, which happens once.
     fixed: bool,
     body: String,
 }
@@ -171,7 +173,7 @@ impl Writer {
     fn signature(&mut self) -> (Vec<Kind>, String) {
         let mut params = Vec::new();
         for i in 0..1 + self.random.below(4) {
-            // The first has `N` and `D`, so that both are bound.
+            // The first parameter has `N` and `D`, so that both are bound.
             let dims = self.dims(if i == 0 { 3 } else { 0 });
             let mutable = i == 0 && self.random.one_in(4);
             let ints = i > 0 && self.random.one_in(5);
@@ -190,7 +192,7 @@ impl Writer {
         (params, declared.join(", "))
     }
 
-    /// Dims in any order, those of the mask among them.
+    /// Returns dims in any order, among them those of the mask.
     fn dims(&mut self, mask: u8) -> Vec<usize> {
         let mask = mask | [1, 2, 3, 3, 3, 4, 7, 5, 6, 0][self.random.below(10)];
         let mut dims: Vec<usize> = (0..3).filter(|i| mask >> i & 1 == 1).collect();
@@ -234,7 +236,7 @@ impl Writer {
         self.values.push(Float { name: name.into(), ..Float::exact(axes, INPUT_MAX) });
     }
 
-    /// A value, rather one of the last.
+    /// Returns a value, with a preference for recent ones.
     fn value(&mut self) -> Float {
         let count = self.values.len();
         let back = if self.random.one_in(3) { count } else { count.min(4) };
@@ -246,7 +248,7 @@ impl Writer {
         if exact.is_empty() { None } else { Some(self.random.pick(&exact).clone()) }
     }
 
-    /// Appends a `let`, unless its value would be out of hand.
+    /// Appends a `let`, unless its value would exceed the limits.
     fn step(&mut self) {
         let (text, mut value) = match self.random.below(if self.rows { 18 } else { 12 }) {
             _ if self.moves && self.random.one_in(3) => self.moved(),
@@ -304,7 +306,7 @@ impl Writer {
         (text, Float::new(x.axes | y.axes, |i| bound(x.bounds[i], y.bounds[i])))
     }
 
-    /// `x·y + z`, which becomes an `fma`.
+    /// Returns `x·y + z`, which becomes an `fma`.
     fn fused(&mut self) -> (String, Float) {
         let (x, y, z) = (self.value(), self.value(), self.value());
         let bound = |i: usize| {
@@ -347,7 +349,7 @@ impl Writer {
         }
     }
 
-    /// An integer expression: a parameter, a coordinate, or the whole part of an exact value.
+    /// Returns an integer expression: a parameter, a coordinate, or the whole part of an exact value.
     fn int(&mut self) -> (String, u8) {
         let axis = self.random.below(3);
         match (self.random.below(4), self.exact()) {
@@ -384,7 +386,7 @@ impl Writer {
         }
     }
 
-    /// Elements at other places along a dim.
+    /// Returns an index operation along a dim.
     fn moved(&mut self) -> (String, Float) {
         let x = self.value();
         let dims: Vec<usize> = (0..3).filter(|i| x.axes >> i & 1 == 1).collect();
@@ -421,7 +423,8 @@ impl Writer {
     fn reduction(&mut self) -> (String, Float) {
         let mut x = self.value();
         let wanted = if self.rows { 1 + self.random.below(7) as u8 } else { 4 };
-        // Those that have such a dim become fewer the more have been reduced.
+        // Reductions leave fewer and fewer values with a dim of the wanted mask, so several draws look for
+        // one.
         for _ in 0..if self.rows { 4 } else { 0 } {
             x = if x.axes & wanted == 0 { self.random.pick(&self.values).clone() } else { x };
         }
@@ -446,7 +449,7 @@ impl Writer {
         let along = |x: &str, dims: &str| fill(reduction.text, x).replace("{dims}", dims);
         let text = match dims[..] {
             [dim] => along(&x.name, dim),
-            // As one dim.
+            // Merge both dims and reduce along the merged one.
             [dim, "C"] if self.random.one_in(2) => {
                 let made = along(&format!("merge({}, ({dim}, C) -> {dim}C)", x.name), &format!("{dim}C"));
                 if reduction.of_elements { format!("split({made}, {dim}C -> ({dim}, C))") } else { made }
@@ -499,7 +502,7 @@ impl Writer {
         }
     }
 
-    /// The type of a result, its axes in any order.
+    /// Returns the type of a result, with its axes in any order.
     fn result(&mut self, axes: u8) -> String {
         let mut dims: Vec<usize> = (0..3).filter(|i| axes >> i & 1 == 1).collect();
         if self.random.one_in(2) {
@@ -510,8 +513,8 @@ impl Writer {
     }
 }
 
-/// Additions that an element takes part in, of dims whose extents have this sum: all of few, and of many those within a
-/// part, and of the parts.
+/// Returns the number of additions that an element takes part in, for dims whose extents have this sum. A
+/// short sum counts all of its additions. A long one counts those within a part and those of the parts.
 fn roundings(extents: usize) -> f64 {
     (2 * extents + 16).min(4096) as f64
 }

@@ -1,4 +1,5 @@
-//! Random functions in the language of `fuse!`, compiled by `cargo build`, and what their tests share.
+//! Random functions in the language of `fuse!`, compiled by `cargo build`, and the items that their tests
+//! share.
 
 use fusion::run::Arg;
 use fusion::{Device, Result, Tensor};
@@ -18,11 +19,11 @@ pub enum Argument {
     Int(i32),
 }
 
-/// Calls a function of the corpus: its in-place result, then those it returns.
+/// Calls a function of the corpus and returns its in-place result, then the returned ones.
 pub type Call = fn(&mut [Argument]) -> Result<Vec<Tensor<f32>>>;
 
 impl Argument {
-    /// As the executor takes it; in place if `mutable`.
+    /// Returns the argument in the executor's form, in place if `mutable`.
     pub fn arg(&mut self, mutable: Access) -> Arg<'_> {
         match (self, mutable) {
             (Argument::Floats(tensor), Access::Written) => Arg::from(tensor),
@@ -33,10 +34,10 @@ impl Argument {
         }
     }
 
-    /// The same argument on a device, in memory of its own.
+    /// Copies the argument to a device.
     ///
     /// # Panics
-    /// Where the device has no room for it.
+    /// Panics if the device has no room for the copy.
     #[must_use]
     pub fn to(&self, device: &Device) -> Argument {
         match self {
@@ -68,12 +69,12 @@ impl Argument {
     }
 }
 
-/// What a function does with an argument.
+/// The access of a function to an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It reads it.
+    /// The function reads the argument.
     Read,
-    /// It writes it in place.
+    /// The function writes the argument in place.
     Written,
 }
 

@@ -1,5 +1,6 @@
-//! Every way to run a random function gives the same: generated Rust, interpreted kernels, GPUs, and the `f64`
-//! interpreter of the graph, within the bound that the generator derives for each result.
+//! Every way to run a random function gives the same results: generated Rust, interpreted kernels and GPUs.
+//! They agree with the `f64` interpreter of the graph within the bound that the generator derives for each
+//! result.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +24,7 @@ mod tools;
 
 /// Extents of `N` and `D`: none, one, odd and unaligned.
 const SIZES: [(usize, usize); 5] = [(1, 1), (31, 33), (33, 4), (0, 31), (3, 0)];
-/// More than the 32,768 elements from which launches are spread over threads.
+/// Extents above the 32,768 elements from which launches are spread over threads.
 const LARGE: (usize, usize) = (65_537, 1);
 
 fn graph(function: &Function) -> Graph {
@@ -34,7 +35,7 @@ fn graph(function: &Function) -> Graph {
     graph
 }
 
-/// The arguments of a call, and the same as the reference takes them.
+/// Returns the arguments of a call, and the same values in the form of the reference.
 fn inputs(function: &Function, graph: &Graph, extents: (usize, usize), seed: u64) -> Inputs {
     inputs_of(function, graph, extents, seed, float)
 }
@@ -83,7 +84,7 @@ fn inputs_of(
 }
 
 struct Inputs {
-    /// Of `N` and `D`.
+    /// Extents of `N` and `D`.
     extents: (usize, usize),
     arguments: Vec<Argument>,
     values: Vec<Vec<f64>>,
@@ -94,7 +95,7 @@ fn tensor(elements: &[f32], shape: &[usize]) -> Tensor<f32> {
     Tensor::from_slice(&Device::cpu(), elements, shape).expect("it fits its shape")
 }
 
-/// Halves, zeros of both signs, and numbers between.
+/// Returns a half-integer, a zero of either sign, or another number.
 fn float(random: &mut Random) -> f32 {
     match random.below(8) {
         0 => 0.0,
@@ -104,20 +105,20 @@ fn float(random: &mut Random) -> f32 {
     }
 }
 
-/// Also NaN, infinities, and what is nearly infinite or zero.
+/// Returns a number like `float`, or NaN, an infinity, or a number that is nearly infinite or zero.
 fn special(random: &mut Random) -> f32 {
     let specials = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, f32::MIN, f32::MIN_POSITIVE];
     if random.one_in(3) { specials[random.below(specials.len())] } else { float(random) }
 }
 
-/// Also NaN and infinities.
+/// Returns a number like `float`, or NaN or an infinity.
 fn infinite(random: &mut Random) -> f32 {
     let specials = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
     if random.one_in(12) { specials[random.below(specials.len())] } else { float(random) }
 }
 
-/// What a function is called with at the edges. Whether a sum of huge numbers overflows depends on its order, and so does what
-/// is made of what it loses.
+/// Returns the generator of edge-case arguments. A function that reorders sums gets no huge numbers, because
+/// the order decides whether their sum overflows and which small terms it loses.
 fn specials(function: &Function) -> fn(&mut Random) -> f32 {
     if reorders(function) { infinite } else { special }
 }
@@ -130,7 +131,7 @@ fn int(random: &mut Random) -> i32 {
     }
 }
 
-/// The in-place result of a call, then the returned ones; nothing where a dim without elements is refused.
+/// The in-place result of a call, then the returned ones. None if the call refuses a dim without elements.
 type Results = Option<Vec<Vec<f32>>>;
 
 /// Runs a plan on a device.
@@ -165,7 +166,7 @@ fn call(call: Call, function: &Function, inputs: &Inputs) -> Results {
     Some(elements(&results))
 }
 
-/// What a call gives, unless it is refused because no element is the largest or smallest of none.
+/// Returns the results of a call. None if the call refuses a maximum or minimum of no elements.
 fn unless_empty<T>(made: fusion::Result<T>, function: &Function, inputs: &Inputs) -> Option<T> {
     match made {
         Ok(made) => Some(made),
@@ -202,20 +203,21 @@ fn check_close(
     }
 }
 
-/// Which of the bounds hold for these extents: the first, and so the tightest.
+/// Returns the index of the first, and so tightest, bound that is valid for these extents.
 fn class(inputs: &Inputs) -> usize {
     let (n, d) = inputs.extents;
     let holds = |extents: &[usize; 3]| n <= extents[0] && d <= extents[1];
     EXTENTS.iter().position(holds).expect("a bound is known for these extents")
 }
 
-/// Whether two numbers are near; or both NaN, or the same infinity, as what is combined of no elements may be.
+/// Returns true if two numbers are near, both NaN, or the same infinity. A reduction of no elements may be
+/// one of these.
 fn is_within(got: f64, expect: f64, allowed: f64) -> bool {
     (got - expect).abs() <= allowed || got == expect || got.is_nan() && expect.is_nan()
 }
 
-/// Whether sums may be added up in another order than that of their terms: along dims of any extent, and along `C` where it is
-/// gone through in a loop, whose first term is added to 0.
+/// Returns true if sums may be in another order than that of their terms. This is so along dims of any
+/// extent, and along a `C` that is looped over, where the first term is added to 0.
 fn reorders(function: &Function) -> bool {
     let in_loops = |target| {
         let fused = fuse_for(fusion_compiler::optimize(graph(function)), &[facts(target)]);
@@ -224,7 +226,7 @@ fn reorders(function: &Function) -> bool {
     function.combines || function.combines_few && Target::ALL.into_iter().any(in_loops)
 }
 
-/// The same bits; where sums may be added up in another order, twice the bound of one.
+/// Checks for the same bits, or for twice the bound where sums may be in another order.
 fn check_alike(what: &str, function: &Function, inputs: &Inputs, got: &Results, expect: &Results) {
     let (true, Some(_), Some(expect)) = (reorders(function), got, expect) else {
         return check_same(what, function, got, expect);
@@ -236,7 +238,7 @@ fn check_alike(what: &str, function: &Function, inputs: &Inputs, got: &Results, 
 
 fn check_same(what: &str, function: &Function, got: &Results, expect: &Results) {
     let bits = |all: &[Vec<f32>]| -> Vec<Vec<u32>> {
-        // Which NaN it is depends on the order of operands.
+        // The order of operands decides which NaN results.
         let bits = |x: &f32| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() };
         all.iter().map(|one| one.iter().map(bits).collect()).collect()
     };
@@ -244,7 +246,7 @@ fn check_same(what: &str, function: &Function, got: &Results, expect: &Results) 
     assert_eq!(got, expect, "{what}\n{}", function.source);
 }
 
-/// The plans of a function, fused and not.
+/// Compiles a function fused and unfused.
 fn plans(graph: &Graph, targets: &[Target]) -> (Plan, Plan) {
     let off = Graph { fusing: Fusing::Off, ..graph.clone() };
     let plan = |graph: Graph| interpreted(fusion_compiler::compile(graph, targets, &|_| (0, 0)));
@@ -289,7 +291,7 @@ fn generated_rust_agrees_with_the_reference_and_the_interpreter() {
             let got = call(compiled, &function, &inputs);
             check_close("compiled", &function, &inputs, &got, &expect, 1.0);
             let apart = unfused.map(|unfused| call(unfused, &function, &inputs));
-            // Interpreted, they take longer still: there are other tests for that.
+            // Large extents are skipped, because the interpreter is slow. Other tests cover them.
             if size != LARGE {
                 let interpreted = execute(&fused, &function, &inputs, &Device::cpu());
                 let off = execute(&off, &function, &inputs, &Device::cpu());
@@ -304,24 +306,24 @@ fn generated_rust_agrees_with_the_reference_and_the_interpreter() {
     });
 }
 
-/// Numbers of rows, and extents on both sides of what schedules choose by.
+/// Numbers of rows, and lengths on both sides of the thresholds that schedules choose by.
 const ROWS: [usize; 3] = [1, 3, 4096];
 const LENGTHS: [usize; 9] = [0, 1, 2, 31, 32, 33, 1023, 1025, 50_257];
-/// Elements that take the reference long.
+/// Largest number of elements, because the reference is slow.
 const MOST: usize = 160_000;
 
-/// All such sizes, as rows of `N` and `D`.
+/// Returns all such sizes, as rows of `N` and `D`.
 fn sizes_of_rows() -> impl Iterator<Item = (usize, usize)> {
     let all = ROWS.into_iter().flat_map(|rows| LENGTHS.map(|len| (rows, len)));
     all.filter(|(rows, len)| rows * len <= MOST)
 }
 
-/// The first functions that combine elements along dims of any extent.
+/// Returns the first functions with reductions along dims of any extent.
 fn functions_of_rows(count: usize) -> impl Iterator<Item = (u64, Function)> {
     (0..300).map(|seed| (seed, function(seed))).filter(|(_, function)| function.combines).take(count)
 }
 
-/// As generated Rust, and half of them on GPUs.
+/// Each function runs as generated Rust, and half of them run on GPUs.
 #[test]
 fn rows_of_every_length_agree_with_the_reference() {
     let gpus: Vec<_> = [devices::Kind::Wgpu, devices::Kind::Cuda].into_iter().filter_map(gpu).collect();
@@ -346,7 +348,7 @@ fn rows_of_every_length_agree_with_the_reference() {
     });
 }
 
-/// There is no bound to hold to here, but every way to run a function does the same operations.
+/// No bound applies here, but every way to run a function does the same operations.
 #[test]
 fn nan_and_infinities_do_not_depend_on_what_fused() {
     for &(seed, compiled) in FUSED {
@@ -365,7 +367,7 @@ fn nan_and_infinities_do_not_depend_on_what_fused() {
     }
 }
 
-/// Whether generated Rust runs its variant with fused multiply-add here, as the interpreter does.
+/// Returns true if generated Rust runs its variant with fused multiply-add here, as the interpreter does.
 fn has_fma() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -375,7 +377,7 @@ fn has_fma() -> bool {
     true
 }
 
-/// The random functions are about what they are meant to be about: kernels of rows, alone and several of a function.
+/// The random functions contain enough row kernels, alone and several in one function.
 #[test]
 fn a_third_of_the_functions_has_kernels_of_rows() {
     let (mut functions, mut kernels, mut several) = (0, 0, 0);
@@ -397,20 +399,20 @@ fn every_wgsl_text_is_valid() {
     tools::validate(&all_texts(Target::Wgsl, 1, 1));
 }
 
-/// Of kernels with one operation, and of rows, a part: assembling takes long.
+/// Only a part of the row functions and of the unfused ones is assembled, because assembling is slow.
 #[test]
 fn every_ptx_text_assembles() {
     tools::assemble(&all_texts(Target::Ptx, 6, 30));
 }
 
-/// The texts of all functions, each once: fused, of those with rows every so many; and those of every so many seeds
-/// unfused.
+/// Returns the distinct texts of the corpus: every function without rows fused, one in `rows_each` of those
+/// with rows, and one in `unfused_each` seeds unfused.
 fn all_texts(target: Target, rows_each: u64, unfused_each: u64) -> Vec<String> {
     let of = |seed| {
         let function = function(seed);
         let (fused, unfused) = plans(&graph(&function), &[target]);
         let mut all = Vec::new();
-        // Each third seed has rows.
+        // Every third seed has rows.
         if !function.combines || seed / 3 % rows_each == 0 {
             all.extend(texts(&fused));
         }
@@ -423,7 +425,7 @@ fn all_texts(target: Target, rows_each: u64, unfused_each: u64) -> Vec<String> {
     all.into_iter().collect()
 }
 
-/// The texts of a plan.
+/// Returns the texts of a plan.
 fn texts(plan: &Plan) -> Vec<String> {
     let steps = plan.programs.iter().flat_map(|program| program.steps.iter());
     let launches = steps.flat_map(|step| step.variants.iter()).flat_map(|one| one.launches.iter());
@@ -434,7 +436,8 @@ fn texts(plan: &Plan) -> Vec<String> {
     launches.map(|launch| text(&launch.code)).collect()
 }
 
-/// The language of a GPU, and the part of the bounds that it may use up: WGSL leaves functions more room for error.
+/// Returns the target of a GPU, and the factor on the error bounds. WGSL leaves functions more room for
+/// error.
 fn language(kind: devices::Kind) -> (Target, f64) {
     match kind {
         devices::Kind::Cpu => unreachable!("the CPU has tests of its own"),
@@ -443,7 +446,8 @@ fn language(kind: devices::Kind) -> (Target, f64) {
     }
 }
 
-/// What a GPU gives is as close to the reference as its language promises, fused and not, by each program that there is for it.
+/// Checks that a GPU is as close to the reference as its language promises. The check covers fused and
+/// unfused plans, and each program of a plan.
 fn check_on_gpu((kind, device): &(devices::Kind, Device), seed: u64, sizes: &[(usize, usize)]) {
     let (target, slack) = language(*kind);
     let function = function(seed);
@@ -468,7 +472,7 @@ fn check_on_gpu((kind, device): &(devices::Kind, Device), seed: u64, sizes: &[(u
     }
 }
 
-/// WGSL lets a driver take either zero for the other: where it sees that 0 is added to −0, it adds nothing.
+/// Replaces −0 by 0. WGSL lets a driver drop the addition of 0 to −0, which changes the sign.
 fn without_signs_of_zeros(mut results: Vec<Vec<f32>>) -> Vec<Vec<f32>> {
     results.iter_mut().flatten().filter(|x| **x == 0.0).for_each(|x| *x = 0.0);
     results
@@ -483,11 +487,11 @@ fn wgpu_agrees_with_the_reference() {
     if let Some(gpu) = gpu(devices::Kind::Wgpu) {
         (0..40).for_each(|seed| check_on_gpu(&gpu, seed, &SIZES));
         (60..64).for_each(|seed| check_on_gpu(&gpu, seed, &[LARGE]));
-        // To −0 each adds a 0 that a driver finds out where it is fused.
+        // Each of these functions adds to −0 a 0 that a driver recognises only in the fused kernel.
         for seed in [3_461_582_141_371_010_946, 3_461_582_038_207_823_998] {
             check_on_gpu(&gpu, seed, &[(6, 31)]);
         }
-        // Takes what is no number from a choice between it and itself.
+        // This function selects between NaN and itself.
         check_on_gpu(&gpu, 7_886_653_897_879_199_482, &[(5, 6), (0, 39), (39, 1)]);
     }
 }
@@ -511,7 +515,7 @@ proptest::proptest! {
     }
 }
 
-/// So many cases, the same in every run; or `FUSION_CASES` others for a soak.
+/// Returns a configuration of `cases` fixed cases, or of `FUSION_CASES` random ones for a soak test.
 fn config(cases: u32) -> Config {
     let wanted = std::env::var("FUSION_CASES").ok().and_then(|cases| cases.parse().ok());
     let rng_seed = if wanted.is_some() { RngSeed::Random } else { RngSeed::Fixed(1) };

@@ -1,5 +1,5 @@
-//! The random functions with elements of 16 bits: on every device within the bound of `f32` and one rounding of what is stored;
-//! and strict ones give the same bits fused and not.
+//! Random functions with elements of 16 bits stay within the bound of `f32` plus one rounding of the stored
+//! value, on every device. Strict functions give the same bits fused and unfused.
 
 use fusion::__private::RawTensor;
 use fusion::kernel::{Plan, interpreted};
@@ -17,7 +17,7 @@ mod devices;
 /// Extents of `N` and `D`: none, one, odd, and those of whole vectors.
 const SIZES: [(usize, usize); 5] = [(1, 1), (31, 33), (33, 4), (0, 31), (8, 32)];
 
-/// The function with this type for all of its floats, but for every other one of the results.
+/// Returns the function with `dtype` for its float parameters and for every other result.
 fn graph(function: &Function, dtype: DType) -> Graph {
     let (head, body) = function.source.split_once(" {\n").expect("a body");
     let (params, results) = head.split_once(')').expect("parameters");
@@ -33,12 +33,12 @@ fn graph(function: &Function, dtype: DType) -> Graph {
     }
 }
 
-/// A number of a type, rounded.
+/// Rounds a number to a type.
 fn rounded(dtype: DType, x: f64) -> f64 {
     fusion_compiler::ir::dtype::round(dtype, x)
 }
 
-/// A tensor of these elements, which the type holds.
+/// A tensor or scalar whose elements the type can represent.
 enum Elements {
     F32(Tensor<f32>),
     F16(Tensor<f16>),
@@ -103,7 +103,7 @@ fn result(raw: RawTensor) -> Vec<f64> {
     elements.or_else(|_| Tensor::<f32>::from_raw(raw).map(Elements::F32)).expect(known).to_vec()
 }
 
-/// What a function is called with: shapes and numbers, each of which its type holds.
+/// The arguments of a call: shapes, and numbers that their types can represent.
 struct Inputs {
     params: Vec<(DType, Option<Vec<usize>>, Vec<f64>)>,
     symbols: Vec<i64>,
@@ -133,7 +133,7 @@ fn inputs(function: &Function, graph: &Graph, dtype: DType, extents: (usize, usi
     Inputs { params: params.collect(), symbols }
 }
 
-/// The results of a call, the in-place one first; nothing where a dim without elements is refused.
+/// Returns the results of a call, the in-place one first. None if the call refuses a dim without elements.
 fn execute(plan: &Plan, function: &Function, inputs: &Inputs, device: &Device) -> Option<Vec<Vec<f64>>> {
     let made = |(dtype, shape, x): &(DType, Option<Vec<usize>>, Vec<f64>)| match shape {
         Some(shape) => Elements::new(device, *dtype, x, shape),
@@ -165,7 +165,7 @@ fn plan(graph: Graph) -> Plan {
     interpreted(fusion_compiler::compile(graph, &Target::ALL, &|_| (0, 0)))
 }
 
-/// How far a result of a type may be from an exact one, for what is computed with this error.
+/// Returns the allowed distance of a stored result from the exact one, for a value computed with this error.
 fn allowed(dtype: DType, expect: f64, error: f64) -> f64 {
     let (digits, smallest) = match dtype {
         DType::F16 => (11, 2.0_f64.powi(-25)),
@@ -208,7 +208,7 @@ fn halves_agree_with_the_reference() {
     (0..36).for_each(|seed| check(seed, if seed.is_multiple_of(2) { DType::F16 } else { DType::BF16 }));
 }
 
-/// Each operation rounds to 16 bits, so that it does not matter which of them are one kernel.
+/// Each operation rounds to 16 bits, so fusion does not change results.
 #[test]
 fn strict_functions_do_not_depend_on_what_fused() {
     for seed in 0..36 {
@@ -217,7 +217,7 @@ fn strict_functions_do_not_depend_on_what_fused() {
         let graph = Graph { math: Math::Strict, ..graph(&function, dtype) };
         let off = Graph { fusing: Fusing::Off, ..graph.clone() };
         let (fused, unfused) = (plan(graph.clone()), plan(off));
-        // A sum may be in another order where another kernel makes it.
+        // Another kernel may add the terms of a sum in another order.
         if function.combines || function.combines_few {
             continue;
         }

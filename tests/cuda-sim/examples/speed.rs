@@ -1,5 +1,5 @@
-//! How many instructions of threads run in a second, all checks on: `relu(a + b) * c` on a million elements, and chains of
-//! the instructions on halves and matrices.
+//! Measures how many thread instructions run in a second with all checks on. The kernels are `relu(a + b) *
+//! c` on a million elements, and chains of the instructions on halves and matrices.
 
 use std::time::Instant;
 

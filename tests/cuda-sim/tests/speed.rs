@@ -1,5 +1,5 @@
-//! How fast the interpreter is: a floor, far below what it does, so that a slow change shows and a busy
-//! machine does not.
+//! The interpreter is fast enough. The floor is far below its usual speed, so that a slow change shows and a
+//! busy machine does not.
 
 use std::time::Duration;
 
@@ -10,23 +10,24 @@ use cuda_sim::ptx;
 #[path = "../examples/chains/mod.rs"]
 mod chains;
 
-/// Time that this thread has run: elsewhere than on Linux, all that has passed.
+/// Returns the time that this thread has run. Without Linux's scheduler statistics, it is all time that has
+/// passed.
 fn time(start: std::time::Instant) -> Duration {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
     let spent = stat.and_then(|stat| stat.split(' ').next()?.parse().ok()).map(Duration::from_nanos);
     spent.unwrap_or_else(|| start.elapsed())
 }
 
-/// The clock of a thread may go by ticks of milliseconds: this is many of them.
+/// The clock of a thread may advance in ticks of milliseconds, and this is many of them.
 const LONG: Duration = Duration::from_millis(40);
 
-/// What is asked for, in millions of instructions in a second of one core.
+/// Required speed in millions of instructions per second of one core.
 const FLOOR: f64 = 20.0;
 
-/// Times as many launches as take long, and more where a machine is so busy with others that none of these are fast enough.
+/// Numbers of measurements: a few first, and more if a busy machine leaves none of them fast enough.
 const TRIES: [usize; 2] = [5, 100];
 
-/// Millions of instructions in a second of one core, the best of these times.
+/// Returns the best speed of several measurements, in millions of instructions per second of one core.
 fn speed(text: &str, grid: u32, (params, memory): (&[u8], &Memory)) -> f64 {
     let module = ptx::parse(text).unwrap();
     let launch = Launch {

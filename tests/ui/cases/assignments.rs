@@ -1,4 +1,4 @@
-//! Assignments, and tuples taken apart.
+//! Assignments, and destructured tuples.
 
 use fusion::fuse;
 

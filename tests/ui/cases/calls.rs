@@ -1,4 +1,4 @@
-//! Arguments that are not what a function takes.
+//! Arguments that a function does not take.
 
 use fusion::fuse;
 

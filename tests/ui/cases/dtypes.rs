@@ -1,4 +1,4 @@
-//! Dtypes that do not meet.
+//! Dtypes that do not match.
 
 use fusion::fuse;
 

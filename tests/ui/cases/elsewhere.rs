@@ -1,4 +1,4 @@
-//! What users of other libraries write.
+//! Expressions that users of other libraries write.
 
 use fusion::fuse;
 

@@ -1,4 +1,4 @@
-//! Nothing at all, where functions and where an expression could be.
+//! Empty input, for functions and for an expression.
 
 use fusion::prelude::*;
 

@@ -1,4 +1,4 @@
-//! What is Rust, but not an expression of the language.
+//! Rust expressions that the language does not have.
 
 use fusion::fuse;
 

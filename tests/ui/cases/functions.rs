@@ -1,4 +1,4 @@
-//! Functions that clash, call themselves or cannot be called, and parameters nobody uses.
+//! Functions that clash, call themselves or cannot be called, and unused parameters.
 
 use fusion::fuse;
 

@@ -1,4 +1,4 @@
-//! What is captured has the wrong Rust type: rustc says so, at the user's tokens.
+//! Captured values of the wrong Rust type: rustc reports them at the user's tokens.
 
 use fusion::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Numbers that cannot be, or not where they stand.
+//! Numbers that are invalid, or in the wrong place.
 
 use fusion::fuse;
 

@@ -1,4 +1,4 @@
-//! All mistakes of a block at once, and no others: who calls a function with a mistake is not to blame.
+//! All mistakes of a block are reported at once, and callers of a faulty function get no error.
 
 use fusion::prelude::*;
 
@@ -9,7 +9,7 @@ fuse! {
     pub fn right(x: f32[N]) -> f32[N] { first(x, x) }
 }
 
-/// The functions and what stands next to them, from another module.
+/// A module that uses the functions and their items from outside.
 mod other {
     use super::{first, second};
 

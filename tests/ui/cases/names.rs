@@ -1,4 +1,4 @@
-//! Names that mean nothing, or something else.
+//! Names that are undefined, or mean something else.
 
 use fusion::fuse;
 

@@ -1,4 +1,4 @@
-//! Elements at other places than there are.
+//! Index operations at positions that do not exist.
 
 use fusion::fuse;
 

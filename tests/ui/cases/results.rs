@@ -1,4 +1,4 @@
-//! Bodies that do not give what is declared.
+//! Bodies that do not return the declared results.
 
 use fusion::fuse;
 

@@ -1,4 +1,4 @@
-//! Heads of functions that cannot be read.
+//! Function signatures that do not parse.
 
 use fusion::prelude::*;
 
@@ -43,7 +43,7 @@ fuse! {
 fn main() -> Result<()> {
     let x = Tensor::zeros(&Device::cpu(), [2])?;
     let _ = good(&x)?.to_vec()?;
-    // Heads with a mistake are no second mistake for who calls their functions.
+    // A signature with a mistake causes no second error at the function's callers.
     let z = rust_tensors(&x, &x, &mut x.clone())?;
     rust_lists(&[1.0], vec![2], 3.0)?.to_vec()?;
     const_param(1.0, &z)?;

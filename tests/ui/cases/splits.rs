@@ -1,4 +1,4 @@
-//! One dim for several, and several for one.
+//! Splits of one dim into several, and merges of several into one.
 
 use fusion::fuse;
 

@@ -1,4 +1,4 @@
-//! Statements that are none.
+//! Statements that are invalid.
 
 use fusion::fuse;
 

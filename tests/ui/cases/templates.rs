@@ -1,4 +1,4 @@
-//! Mistakes in templates, said at the call; and in typed functions, said once.
+//! Mistakes in templates are reported at the call, and those in typed functions once.
 
 use fusion::fuse;
 

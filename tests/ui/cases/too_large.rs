@@ -1,4 +1,4 @@
-//! Functions beyond all measure.
+//! Functions that are too large.
 
 use fusion::fuse;
 

@@ -1,4 +1,4 @@
-//! Names that nothing uses: rustc warns of them, at the level of its lint.
+//! Unused names: rustc warns of them, at the level of its lint.
 #![deny(unused_variables)]
 
 use fusion::prelude::*;
@@ -43,7 +43,7 @@ fuse! {
         x
     }
 
-    /// With a name of its own for each type.
+    /// A generic function, whose instances have a name of their own for each type.
     pub fn generic<T>(x: T[N]) -> T[N] {
         let (r#gen, 变量) = (x, x);
         let camelCase = x;

@@ -1,6 +1,6 @@
-//! What random functions are made of: each operation as a text, with what it does to the bound on a value.
+//! Operations of random functions. Each is a text with its effect on the bound of a value.
 
-/// How far a value may be from zero, and from what it would be in exact arithmetic.
+/// Bounds on the magnitude of a value, and on its distance from the value in exact arithmetic.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bound {
     /// Largest magnitude.
@@ -9,11 +9,12 @@ pub(super) struct Bound {
     pub(super) error: f64,
 }
 
-/// Name of a function as a text of its operand `{}`, its largest slope over all operands that are allowed, its largest
-/// value, given that of the operand, and the error of its own in units of 2⁻²⁴ of that value and 1.
+/// A function of one operand. Its fields are the text with the operand `{}`, the largest slope over all
+/// allowed operands, the largest value by that of the operand, and its own error. The error is in units of
+/// 2⁻²⁴ of that value and 1.
 pub(super) type Unary = (&'static str, f64, fn(f64) -> f64, f64);
 
-/// Continuous functions, on operands kept in their domains.
+/// Continuous functions, on operands restricted to their domains.
 pub(super) const UNARY: &[Unary] = &[
     ("sin({})", 1.0, |_| 1.0, 6.0),
     ("cos({})", 1.0, |_| 1.0, 6.0),
@@ -59,7 +60,8 @@ pub(super) const UNARY: &[Unary] = &[
     ("1.5 - {}", 1.0, |x| x + 1.5, 1.0),
 ];
 
-/// Functions that jump, for exact operands up to `INPUT_MAX`, exact themselves; with their largest value.
+/// Discontinuous functions of exact operands up to `INPUT_MAX`, with their largest value. Their results are
+/// exact, too.
 pub(super) const JUMPS: &[(&str, f64)] = &[
     ("floor({})", 4.0),
     ("ceil({})", 4.0),
@@ -70,18 +72,19 @@ pub(super) const JUMPS: &[(&str, f64)] = &[
     ("(({} as i32) as f32)", 4.0),
 ];
 
-/// What is made of elements along dims.
+/// A reduction along dims, or a function of whole rows.
 #[derive(Clone, Copy)]
 pub(super) struct Reduction {
-    /// Of the operand `{}` and `{dims}`.
+    /// Text with the operand `{}` and `{dims}`.
     pub(super) text: &'static str,
-    /// Its bound, from that of its elements, their number, and how often a sum of them is rounded.
+    /// Function from the bound of an element, the number of elements and the roundings of their sum to the
+    /// result's bound.
     pub(super) bound: fn(Bound, usize, f64) -> Bound,
-    /// Whether it takes the largest or smallest, which must be one of some.
+    /// True if the reduction is a maximum or minimum, which needs at least one element.
     pub(super) has_extremes: bool,
-    /// Whether it has a value for each element.
+    /// True if the result has a value for each element.
     pub(super) of_elements: bool,
-    /// Whether it jumps, and has one dim.
+    /// True if the result is discontinuous and the reduction has one dim.
     pub(super) of_exact: bool,
 }
 
@@ -107,12 +110,12 @@ pub(super) const SOFTMAX: Reduction = Reduction {
     ..MAX
 };
 
-/// Along `C` alone.
+/// Reductions along `C` alone.
 pub(super) const OF_FEW: &[Reduction] = &[SUM, SUM, MEAN, MAX, MIN, SOFTMAX];
 
-/// Along dims of any extent.
+/// Reductions along dims of any extent.
 pub(super) const REDUCTIONS: &[Reduction] = &[
-    // Of thousands of elements still in hand; a power of two, so that the product is exact.
+    // A factor limits the sum of thousands of elements. It is a power of two, so that the product is exact.
     Reduction {
         text: "sum({} * 0.03125, {dims})",
         bound: |x, count, roundings| {
@@ -124,13 +127,13 @@ pub(super) const REDUCTIONS: &[Reduction] = &[
     MAX,
     MIN,
     SOFTMAX,
-    // No factor makes another's error larger.
+    // Factors are at most 1, so none of them enlarges the error of another.
     Reduction {
         text: "prod(clamp({}, -1.0, 1.0), {dims})",
         bound: |x, count, roundings| Bound { max: 1.0, error: count as f64 * x.error + roundings },
         ..SUM
     },
-    // Of one element it is NaN, as it should be.
+    // The variance of one element is NaN, as it should be.
     Reduction {
         text: "var({}, {dims})",
         bound: |x, _, roundings| {
@@ -148,7 +151,7 @@ pub(super) const REDUCTIONS: &[Reduction] = &[
         },
         ..MAX
     },
-    // As small numbers, so that they are in hand.
+    // Places as small numbers, so that they stay within the limits.
     Reduction {
         text: "(argmax({}, {dims}) & 63) as f32 * 0.0625",
         bound: |_, _, _| Bound { max: 4.0, error: 0.0 },
@@ -157,18 +160,18 @@ pub(super) const REDUCTIONS: &[Reduction] = &[
     },
 ];
 
-/// Of a sum or difference.
+/// Returns the bound of a sum or difference.
 pub(super) fn sum(x: Bound, y: Bound) -> Bound {
     let max = x.max + y.max;
     Bound { max, error: x.error + y.error + max }
 }
 
-/// Of one of both.
+/// Returns the bound of one of two values.
 pub(super) fn either(x: Bound, y: Bound) -> Bound {
     Bound { max: x.max.max(y.max), error: x.error.max(y.error) }
 }
 
-/// Of the sum of `count` values, each of which takes part in so many additions.
+/// Returns the bound of the sum of `count` values, each of which takes part in `roundings` additions.
 pub(super) fn added(x: Bound, count: usize, roundings: f64) -> Bound {
     let max = count as f64 * x.max;
     Bound { max, error: count as f64 * x.error + roundings * max }

@@ -1,7 +1,7 @@
-//! Kernels of one instruction over and over, of those that are computed in software: on halves and on matrices; and of
-//! those that order threads.
+//! Kernels that repeat one instruction: those that the simulator computes in software, on halves and
+//! matrices, and those that order threads.
 
-/// Instructions that use what they gave before.
+/// Instructions whose operands are their earlier results.
 pub(crate) const CHAINS: [(&str, &str); 17] = [
     ("fma.rn.f16x2", "fma.rn.f16x2 %r0, %r0, %r1, %r2;"),
     ("fma.rn.bf16x2", "fma.rn.bf16x2 %r0, %r0, %r1, %r2;"),
@@ -31,7 +31,7 @@ pub(crate) const CHAINS: [(&str, &str); 17] = [
     ),
 ];
 
-/// A kernel that runs an instruction sixteen times in each turn of a loop.
+/// Returns a kernel that runs an instruction sixteen times in each iteration of a loop.
 pub(crate) fn chain(instruction: &str) -> String {
     let body = instruction.repeat(16);
     format!(

@@ -1,4 +1,4 @@
-//! What the driver answers to right and wrong calls.
+//! The driver answers right and wrong calls with the documented codes.
 
 use std::ffi::{CStr, c_void};
 
@@ -21,7 +21,7 @@ fn nothing_works_before_the_start() {
         assert_eq!(call!(cuDeviceGetCount(Out::to(&mut 0))), 3);
         assert_eq!(call!(cuMemAlloc_v2(Out::to(&mut 0), 16)), 3);
         assert_eq!(call!(cuInit(1)), 1);
-        // The versions of both are known before.
+        // The driver's version can be read before `cuInit`.
         let version: i32 = made!(cuDriverGetVersion());
         assert_eq!(version, 13_000);
         done!(cuInit(0));
@@ -62,7 +62,7 @@ fn the_environment_describes_the_devices() {
         let context: u64 = made!(cuCtxCreate_v2(0, device));
         let first: u64 = made!(cuMemAlloc_v2(40_000));
         assert_eq!(call!(cuMemAlloc_v2(Out::to(&mut 0), 40_000)), 2);
-        // Memory of one device is no other's.
+        // Memory of one context is not another's.
         let _other: u64 = made!(cuCtxCreate_v2(0, 0));
         let second: u64 = made!(cuMemAlloc_v2(40_000));
         done!(cuMemcpyDtoD_v2(second, first, 40_000));
@@ -217,7 +217,7 @@ fn memory_of_both_is_reached_from_both() {
     done!(cuMemAllocHost_v2(Out::to(&mut place), 16));
     for address in [managed, place.0 as u64] {
         done!(cuMemsetD32_v2(address, 5, 4));
-        // SAFETY: the driver gave it to the host, with this length and a greater alignment.
+        // SAFETY: the driver gave this memory to the host, with this length and a greater alignment.
         let bytes = unsafe { std::slice::from_raw_parts_mut(address as *mut u32, 4) };
         assert_eq!(bytes, [5; 4]);
         bytes[1] = 6;
@@ -265,7 +265,7 @@ fn errors_have_names_and_meanings() {
         let (mut text, mut other) = (std::ptr::null(), std::ptr::null());
         done!(cuGetErrorName(code, Out::to(&mut text)));
         done!(cuGetErrorString(code, Out::to(&mut other)));
-        // SAFETY: strings of the driver.
+        // SAFETY: both are strings of the driver.
         assert_eq!(unsafe { (CStr::from_ptr(text), CStr::from_ptr(other)) }, (name, meaning));
     }
 }
@@ -274,7 +274,7 @@ fn errors_have_names_and_meanings() {
 fn functions_of_the_host_run_in_order_and_call_nothing() {
     extern "C" fn note(data: *mut c_void) {
         let answer = call!(cuCtxSynchronize());
-        // SAFETY: the place that the test hands over.
+        // SAFETY: `data` is the place that the test passes.
         unsafe { data.cast::<i32>().write(answer) };
     }
     let _context = Context::new();
@@ -286,7 +286,7 @@ fn functions_of_the_host_run_in_order_and_call_nothing() {
     assert_eq!(call!(cuLaunchHostFunc(stream, None, Host(std::ptr::null_mut()))), 1);
 }
 
-/// What a function of the host may not end, and what it was answered.
+/// Objects that a host function may not destroy, and the driver's answers.
 struct Ends {
     context: u64,
     event: u64,
@@ -295,10 +295,10 @@ struct Ends {
 }
 
 extern "C" fn end_all(data: *mut c_void) {
-    // SAFETY: the test hands it over, and looks at it when this has returned.
+    // SAFETY: the test passes this value, and reads it only after this function has returned.
     let ends = unsafe { &mut *data.cast::<Ends>() };
     ends.answers = vec![call!(cuEventDestroy_v2(ends.event))];
-    // The others would wait for the queue that waits for this function.
+    // The other calls would wait for the queue that waits for this function.
     if ends.answers == [800] {
         ends.answers.extend([
             call!(cuStreamDestroy_v2(ends.stream)),
@@ -317,7 +317,7 @@ fn functions_of_the_host_end_nothing() {
     done!(cuLaunchHostFunc(stream, Some(end_all), Host((&raw mut ends).cast())));
     done!(cuStreamSynchronize(stream));
     assert_eq!(ends.answers, [800; 5]);
-    // And afterwards it may be done.
+    // The calls are allowed afterwards.
     done!(cuEventDestroy_v2(event));
     done!(cuStreamDestroy_v2(stream));
 }

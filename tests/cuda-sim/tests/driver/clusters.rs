@@ -1,4 +1,4 @@
-//! Launches of clusters.
+//! Launches with clusters follow the driver's rules.
 
 use std::ffi::c_void;
 use std::ptr::null;
@@ -12,8 +12,8 @@ use cuda_sim::driver::module::cuFuncGetAttribute;
 use super::faults::begin;
 use super::{Context, call, done, download, free, function, in_child, made, no_extra, upload};
 
-/// Each block writes its rank into a word of all blocks of its cluster, and its first the sum of these and whether the launch
-/// says which clusters there are.
+/// A kernel in which each block writes its rank into a word of all blocks of its cluster. The cluster's first
+/// block writes the sum of these words, and whether the launch states its clusters.
 const RANKS: &str = "\
 .version 7.8
 .target sm_90
@@ -59,12 +59,12 @@ ADD:
 }
 ";
 
-/// The kernel with these directives.
+/// Loads the kernel with the given directives.
 fn ranks(directives: &str) -> u64 {
     function(&RANKS.replace("DIRECTIVES", directives), c"ranks")
 }
 
-/// A kernel that does nothing, with these directives.
+/// Loads a kernel that does nothing, with the given directives.
 fn nothing(directives: &str) -> u64 {
     let header = RANKS.split_inclusive("DIRECTIVES").next().unwrap_or_default();
     function(&format!("{} {{ ret; }}\n", header.replace("DIRECTIVES", directives)), c"ranks")
@@ -77,7 +77,7 @@ fn attribute(id: u32, value: [u32; 3]) -> Attribute {
     Attribute { id, pad: 7, value: all }
 }
 
-/// Launches blocks of a thread with attributes.
+/// Launches blocks of one thread with attributes.
 fn launch(function: u64, grid: [u32; 3], attributes: &[Attribute], y: u64) -> i32 {
     let (stream, attributes, count) = (0, attributes.as_ptr(), attributes.len() as u32);
     let config = Config { grid, block: [1; 3], dynamic_shared: 0, stream, attributes, count };
@@ -85,7 +85,7 @@ fn launch(function: u64, grid: [u32; 3], attributes: &[Attribute], y: u64) -> i3
     call!(cuLaunchKernelEx(&raw const config, function, pointers.as_ptr(), no_extra()))
 }
 
-/// The same of clusters of so many blocks along each axis.
+/// Launches blocks of one thread in clusters with these numbers of blocks along each axis.
 fn launch_clusters(function: u64, grid: [u32; 3], cluster: [u32; 3], y: u64) -> i32 {
     launch(function, grid, &[attribute(4, cluster)], y)
 }
@@ -114,12 +114,12 @@ fn a_launch_says_which_blocks_are_a_cluster() {
     check(launch_clusters(kernel, grid, [4, 1, 1], y), 110);
     check(launch_clusters(kernel, grid, [8, 1, 1], y), 136);
     check(launch_clusters(kernel, grid, [1, 1, 1], y), 101);
-    // Without a word of clusters each block is one; of two words the last counts.
+    // A launch without the attribute has a cluster for each block. The last of two attributes counts.
     check(launch(kernel, grid, &[], y), 1);
     check(launch(kernel, grid, &[attribute(0, [4, 1, 1])], y), 1);
     let two = [attribute(4, [8, 1, 1]), attribute(0, [0; 3]), attribute(4, [2, 1, 1])];
     check(launch(kernel, grid, &two, y), 103);
-    // The kernel may say it, and then every launch is one of clusters.
+    // The kernel may require a cluster size, which then applies to every launch.
     let pointers: [*const u8; 1] = [(&raw const y).cast()];
     let plain =
         |kernel: u64| call!(cuLaunchKernel(kernel, 8, 1, 1, 1, 1, 1, 0, 0, pointers.as_ptr(), no_extra()));
@@ -170,7 +170,7 @@ fn wrong_clusters_are_refused() {
     let plain =
         |kernel: u64| call!(cuLaunchKernel(kernel, 8, 1, 1, 1, 1, 1, 0, 0, pointers.as_ptr(), no_extra()));
     assert_eq!((plain(explicit), plain(odd), plain(nothing(".reqnctapercluster 16"))), (912, 912, 912));
-    // What else is wrong is as it is without clusters.
+    // Other mistakes have the same codes as without clusters.
     assert_eq!(launch_clusters(kernel, [0, 1, 1], [1; 3], y), 1);
     assert_eq!(launch_clusters(0, grid, [1; 3], y), 400);
     assert_eq!(call!(cuLaunchKernelEx(null(), kernel, pointers.as_ptr(), no_extra())), 1);

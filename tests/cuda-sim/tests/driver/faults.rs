@@ -1,4 +1,4 @@
-//! What a kernel does that it must not: the code that the driver gives, when, and what is said.
+//! Faults of kernels have the driver's error codes at the right calls, and the right messages.
 
 use cuda_sim::driver::alloc::{cuMemAlloc_v2, cuMemFree_v2};
 use cuda_sim::driver::context::{cuCtxCreate_v2, cuCtxSynchronize, cuDevicePrimaryCtxRetain};
@@ -10,7 +10,7 @@ use cuda_sim::driver::stream::cuStreamCreate;
 use super::kernels::{ADD, add};
 use super::{call, done, function, in_child, made, no_extra, upload};
 
-/// Begins, without an end: a context with a fault is not one that can be left well.
+/// Creates a context without an end. A context with a fault cannot be destroyed in order.
 pub(super) fn begin() {
     done!(cuInit(0));
     let _context: u64 = made!(cuCtxCreate_v2(0, 0));

@@ -1,4 +1,4 @@
-//! Modules, functions and launches.
+//! Modules, functions and launches follow the driver's rules.
 
 use std::ffi::{CString, c_void};
 use std::ptr::{null, null_mut};
@@ -13,7 +13,7 @@ use cuda_sim::driver::occupancy::*;
 
 use super::{Context, call, done, download, free, function, in_child, made, no_extra, upload};
 
-/// `y[i] = x[i] + k`, for `i` up to `n`.
+/// A kernel that computes `y[i] = x[i] + k`, for `i` below `n`.
 pub(super) const ADD: &str = "\
 .version 7.1
 .target sm_80
@@ -95,7 +95,7 @@ fn loads_of_constants_are_no_loads_of_global_memory() {
     }
 }
 
-/// Launches a thread with one buffer for all parameters.
+/// Launches one thread with one buffer for all parameters.
 fn launch_buffer(function: u64, buffer: *const c_void, size: usize) -> i32 {
     let extra = [
         std::ptr::without_provenance(1),
@@ -152,7 +152,7 @@ fn a_buffer_of_parameters_may_end_with_padding() {
 /// A grid, a block, and bytes of dynamic shared memory.
 type Shape = ([u32; 3], [u32; 3], u32);
 
-/// Puts a launch of `ADD` for no element into a stream, with a pointer for each parameter.
+/// Queues a launch of `ADD` for no element in a stream, with a pointer for each parameter.
 fn add_nothing(function: u64, ([x, y, z], [a, b, c], shared): Shape, stream: u64) -> i32 {
     let (address, number) = (0_u64, 0_u32);
     let (address, number) = ((&raw const address).cast(), (&raw const number).cast());
@@ -164,7 +164,7 @@ fn add_nothing(function: u64, ([x, y, z], [a, b, c], shared): Shape, stream: u64
 fn wrong_launches_are_refused() {
     let _context = Context::new();
     let add = function(ADD, c"add");
-    // Each is right but for one number, and the first two are so altogether.
+    // The first two launches are valid, and each of the others has one invalid number.
     for (grid, block, shared, expect) in [
         ([1, 1, 1], [256, 1, 1], 48 << 10, 0),
         ([2, 3, 4], [1, 1, 64], 0, 0),
@@ -177,7 +177,7 @@ fn wrong_launches_are_refused() {
         ([1, 1, 1], [1025, 1, 1], 0, 1),
         ([1, 1, 1], [32, 32, 2], 0, 1),
         ([1, 1, 1], [1, 1, 65], 0, 1),
-        // The kernel says `.maxntid 256, 1, 1`.
+        // The kernel declares `.maxntid 256, 1, 1`.
         ([1, 1, 1], [257, 1, 1], 0, 701),
         ([1, 1, 1], [32, 1, 1], (48 << 10) + 1, 1),
     ] {
@@ -190,8 +190,8 @@ fn wrong_launches_are_refused() {
     done!(cuCtxSynchronize());
 }
 
-/// Values that are needed at the same time do not fit the registers of each thread of a large block. One that the kernel
-/// declares is made to fit, by spilling.
+/// Live values may exceed the registers of each thread of a large block. A kernel that declares its block is
+/// compiled with spills, so that it fits.
 #[test]
 fn a_declared_block_has_the_registers_that_it_needs() {
     let _context = Context::new();
@@ -272,7 +272,7 @@ fn variables_of_a_module_have_addresses() {
     assert_eq!(call!(cuModuleUnload(module)), 400);
 }
 
-/// Loads a text, and gives the answer and the log of errors, cut to `room` bytes.
+/// Loads a text, and returns the code and the log of errors, cut to `room` bytes.
 fn load(text: &str, room: usize) -> (i32, String) {
     let text = CString::new(text).unwrap();
     let mut log = vec![0xff_u8; 1024];

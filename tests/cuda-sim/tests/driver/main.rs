@@ -1,6 +1,7 @@
-//! The driver's functions, called as a program in C calls them.
+//! The driver's functions behave as documented, called as a C program calls them.
 //!
-//! The process has one driver, so what ends its work, or needs another environment, happens in a process of its own.
+//! A process has one driver, so each test that ends its work or needs another environment runs in a process
+//! of its own.
 
 mod calls;
 mod clusters;
@@ -22,13 +23,13 @@ use cuda_sim::driver::module::{cuModuleGetFunction, cuModuleLoadData};
 /// Calls a function of the driver.
 macro_rules! call {
     ($name:ident($($arg:expr),* $(,)?)) => {{
-        // SAFETY: the arguments of these tests are null or alive, and as long as said.
+        // SAFETY: the arguments of these tests are null or alive, and as long as stated.
         unsafe { $name($($arg),*) }
     }};
 }
 pub(crate) use call;
 
-/// The same, where it succeeds.
+/// Calls a function of the driver that must succeed.
 macro_rules! done {
     ($name:ident($($arg:expr),* $(,)?)) => {
         assert_eq!($crate::call!($name($($arg),*)), 0, stringify!($name))
@@ -36,7 +37,7 @@ macro_rules! done {
 }
 pub(crate) use done;
 
-/// What a function writes to its first place.
+/// Calls a function of the driver and returns the value that it writes through its first pointer.
 macro_rules! made {
     ($name:ident($($arg:expr),* $(,)?)) => {{
         let mut place = Default::default();
@@ -46,7 +47,7 @@ macro_rules! made {
 }
 pub(crate) use made;
 
-/// A context of the test's own, current on its thread.
+/// A context of the test, current on its thread.
 struct Context(u64);
 
 impl Context {
@@ -90,11 +91,11 @@ fn no_extra() -> *const *const std::ffi::c_void {
     null()
 }
 
-/// Names the test that a process of its own is to run.
+/// Environment variable that marks the process of a test's own.
 const CHILD: &str = "CUDA_SIM_CHILD";
 
-/// Whether this is the process for it. If not, that process runs, with this environment, and has to succeed; `check`
-/// is given what it said.
+/// Returns true in the child process of the test. Otherwise runs that process with this environment, which
+/// must succeed, and passes its output to `check`.
 fn in_child(test: &str, environment: &[(&str, &str)], check: impl FnOnce(&str)) -> bool {
     if std::env::var_os(CHILD).is_some() {
         return true;

@@ -1,4 +1,4 @@
-//! Streams and events: what comes before what, when work runs as late as it may.
+//! Streams and events order work as documented, even if the driver runs work as late as it may.
 
 use cuda_sim::driver::alloc::*;
 use cuda_sim::driver::copy::*;
@@ -8,7 +8,7 @@ use cuda_sim::driver::stream::*;
 
 use super::{Context, call, done, free, in_child, made, upload};
 
-/// Pinned memory, so that copies to it take their time, and what is there can be looked at meanwhile.
+/// Pinned memory, so that copies to it are asynchronous and their state can be observed.
 struct Pinned(Host);
 
 impl Pinned {
@@ -21,7 +21,7 @@ impl Pinned {
     }
 
     fn set(&self, value: u32) {
-        // SAFETY: four bytes that the driver gave, and no work of it runs.
+        // SAFETY: the four bytes come from the driver, and no work on them runs.
         unsafe { self.0.0.cast::<u32>().write(value) };
     }
 
@@ -116,7 +116,7 @@ fn a_stream_waits_for_an_event_of_another() {
     done!(cuMemcpyDtoHAsync_v2(to.0, a, 4, second));
     done!(cuStreamSynchronize(second));
     assert_eq!(to.get(), 5);
-    // Without the event there is no order, and the other stream's work is left.
+    // Without the event there is no order, and the work of the other stream has not run.
     done!(cuMemsetD32Async(a, 6, 1, first));
     done!(cuMemcpyDtoHAsync_v2(to.0, a, 4, second));
     done!(cuStreamSynchronize(second));
@@ -199,7 +199,7 @@ fn memory_that_cannot_be_freed_in_order_is_refused_at_once() {
         assert_eq!(call!(cuMemFree_v2(b)), 1, "twice, in two ways");
         done!(cuStreamSynchronize(stream));
         drop(pinned);
-        // This one's turn never comes, which is no leak.
+        // The free never runs, and is no leak.
         done!(cuMemFreeAsync(upload(&[6]), stream));
     }
 }

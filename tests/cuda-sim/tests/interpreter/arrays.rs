@@ -1,10 +1,10 @@
-//! Addresses of one variable of shared, local or parameter memory stay in it, as far as can be told where they come from;
-//! what a kernel divides by hand is left alone.
+//! Accesses by the address of a variable of shared, local or parameter memory stay within it, where the
+//! variable is known. Memory that a kernel divides by hand is not checked.
 
 use crate::harness::{Arg, Shape, blocks, fault_of, kernel, launch, words};
 use cuda_sim::exec::{Fault, FaultKind};
 
-/// A kernel of 32 threads with two arrays of 32 words each, of which both are written, and dynamic memory.
+/// Returns a kernel of 32 threads with two initialised arrays of 32 words, and dynamic memory.
 fn text(body: &str) -> String {
     let body = format!(
         ".reg .b32 %r<20>; .reg .b64 %rd<10>; .reg .pred %p<10>;
@@ -35,13 +35,13 @@ fn one_array_does_not_reach_into_the_next() {
         ),
         "{found}"
     );
-    // The thread that goes too far, and before the start as well.
+    // The fault names the thread that leaves the array, at its end and before its start.
     assert_eq!(overrun("ld.shared.u32 %r7, [%r4+4];").thread, [31, 0, 0]);
     assert_eq!(overrun("ld.shared.u32 %r7, [%r6+-4];").thread, [0, 0, 0]);
     overrun("ld.shared.v4.u32 {%r7, %r8, %r9, %r10}, [second+-16];");
     overrun("mov.u32 %r7, first+128; st.shared.u32 [%r7], %r1;");
     overrun("mad.lo.u32 %r7, %r1, 8, %r3; ld.shared.u32 %r8, [%r7];");
-    // From static into dynamic memory, and back.
+    // Accesses from static into dynamic memory, and back.
     overrun("st.shared.u32 [%r6+64], %r1;");
     overrun("mov.u32 %r7, rest; ld.shared.u32 %r8, [%r7+-4];");
     overrun("ld.shared.u32 %r8, [rest+-4];");
@@ -54,7 +54,7 @@ fn one_array_does_not_reach_into_the_next() {
 
 #[test]
 fn lanes_exchange_addresses_from_two_places() {
-    // Odd lanes get the second array's address, even ones the first's: at one place of the program or another.
+    // Odd lanes get the second array's address and even ones the first's, by one shuffle or by two.
     let body = |from: &str, offset: u32| {
         format!(
             "and.b32 %r7, %r1, 1; setp.eq.u32 %p1, %r7, 1; @%p1 bra odd; shfl.sync.bfly.b32 %r8, %r3, 1, 31, -1; bra end;
@@ -62,9 +62,9 @@ odd: shfl.sync.bfly.b32 %r8, {from}, 1, 31, -1; end: ld.shared.u32 %r9, [%r8+{of
         )
     };
     clean(&body("%r5", 0));
-    // Used where it is got.
+    // The address is used right after the shuffle.
     clean(&body("%r5", 0).replace("bra end", "ld.shared.u32 %r9, [%r8+124]; bra end"));
-    // Where all give one array's, it is known.
+    // The array is known if all lanes give an address of the same one.
     overrun(&body("%r3", 128));
     // An address of 32 bits wraps.
     clean("mov.u32 %r7, -16; ld.shared.u32 %r8, [%r7+16];");
@@ -73,7 +73,7 @@ odd: shfl.sync.bfly.b32 %r8, {from}, 1, 31, -1; end: ld.shared.u32 %r9, [%r8+{of
 
 #[test]
 fn addresses_are_followed_through_arithmetic() {
-    // A pointer in a loop, which ends one step too late.
+    // A pointer in a loop, which ends one iteration too late.
     let steps = |least: &str| {
         format!(
             "mov.u32 %r7, %r3; mov.u32 %r8, 0; again: ld.shared.u32 %r9, [%r7]; add.u32 %r7, %r7, 4; add.u32 %r8, %r8, 1; setp.{least}.u32 %p1, %r8, 32; @%p1 bra again;"
@@ -81,28 +81,28 @@ fn addresses_are_followed_through_arithmetic() {
     };
     clean(&steps("lt"));
     overrun(&steps("le"));
-    // As a generic address.
+    // The same as a generic address.
     let generic = "cvt.u64.u32 %rd1, %r4; cvta.shared.u64 %rd2, %rd1;";
     clean(&format!("{generic} ld.u32 %r7, [%rd2];"));
     overrun(&format!("{generic} ld.u32 %r7, [%rd2+4];"));
     overrun(
         "mov.u64 %rd1, first; cvta.shared.u64 %rd2, %rd1; mad.wide.u32 %rd3, %r1, 8, %rd2; st.u32 [%rd3], %r1;",
     );
-    // By a difference of addresses of one array.
+    // An address from the difference of two addresses of one array.
     overrun("sub.u32 %r7, %r4, %r3; add.u32 %r8, %r7, %r5; ld.shared.u32 %r9, [%r8+4];");
-    // On both ways the same, with a guard as well.
+    // Both ways give the same array, with a guard as well.
     let ways =
         "setp.lt.u32 %p1, %r1, 16; mov.u32 %r7, %r4; @%p1 add.u32 %r7, %r3, 4; selp.u32 %r8, %r7, %r4, %p1;";
     clean(&format!("{ways} ld.shared.u32 %r9, [%r8];"));
     overrun(&format!("{ways} ld.shared.u32 %r9, [%r8+4];"));
     overrun("shfl.sync.idx.b32 %r7, %r4, 31, 31, -1; ld.shared.u32 %r8, [%r7+4];");
-    // A register that held a number before.
+    // A register that contained a number before.
     overrun("mov.u32 %r7, %tid.x; mov.u32 %r7, first; ld.shared.u32 %r8, [%r7+128];");
 }
 
 #[test]
 fn what_cannot_be_told_is_let_pass() {
-    // Either array, and one from the other by their difference.
+    // An address in either array, and one from the other by their difference.
     clean("setp.lt.u32 %p1, %r1, 16; selp.u32 %r7, %r4, %r6, %p1; ld.shared.u32 %r8, [%r7];");
     clean(
         "setp.lt.u32 %p1, %r1, 16; mov.u32 %r7, %r4; @%p1 mov.u32 %r7, %r6; xor.b32 %r8, %r1, 1; ld.shared.u32 %r8, [%r7];",
@@ -114,7 +114,7 @@ fn what_cannot_be_told_is_let_pass() {
     clean(
         "setp.lt.u32 %p1, %r1, 16; selp.u32 %r7, %r4, %r6, %p1; add.u32 %r8, %r7, 0; ld.shared.u32 %r9, [%r8];",
     );
-    // Addresses that are numbers, and mixed by bits.
+    // Addresses that are constants, or results of bit operations.
     clean("mov.u32 %r7, 128; ld.shared.u32 %r8, [%r7];");
     clean("xor.b32 %r7, %r4, 128; ld.shared.u32 %r8, [%r7]; or.b32 %r7, %r4, 128; ld.shared.u32 %r8, [%r7];");
     // Memory that is divided by hand.
@@ -123,7 +123,7 @@ fn what_cannot_be_told_is_let_pass() {
     );
 }
 
-/// Two arrays of eight words of each thread, of which both are written.
+/// Two arrays of eight words for each thread, both initialised.
 const LOCAL: &str = ".local .align 16 .b8 mine[32]; .local .align 16 .b8 other[32];
 mov.u64 %rd1, mine; mov.u64 %rd2, other; cvta.local.u64 %rd3, %rd1; and.b32 %r7, %r1, 7; mul.wide.u32 %rd4, %r7, 4; add.u64 %rd5, %rd1, %rd4;
 mov.u32 %r8, 0; st.local.v4.u32 [mine], {%r8, %r8, %r8, %r8}; st.local.v4.u32 [mine+16], {%r8, %r8, %r8, %r8};
@@ -146,15 +146,15 @@ fn a_local_array_does_not_reach_into_the_next() {
     overrun(&body("st.local.u32 [other+-4], %r8;"));
     overrun(&body("ld.u32 %r9, [%rd3+32];"));
     overrun(&body("add.u64 %rd6, %rd3, %rd4; st.u32 [%rd6+4], %r8;"));
-    // Beyond the last.
+    // An access beyond the last variable.
     let found = overrun(&body("ld.local.u32 %r9, [%rd2+32];"));
     assert!(found.what.contains("4 bytes at 0x40 of local memory, which is 64 bytes long"), "{found}");
-    // Either, and by a number.
+    // An address of either variable, and a constant.
     clean(&body("setp.lt.u32 %p1, %r1, 16; selp.b64 %rd6, %rd1, %rd2, %p1; ld.local.u32 %r9, [%rd6];"));
     clean(&body("mov.u64 %rd6, 32; ld.local.u32 %r9, [%rd6]; ld.local.u32 %r9, [32];"));
     // An address of one space is none of another.
     clean(&body("cvta.shared.u64 %rd6, %rd2; ld.u32 %r9, [%rd6];"));
-    // So far beyond that it is one of another space, which has no such place.
+    // The address is so far beyond the variable that it belongs to another space, which has no such place.
     let far = ".reg .b64 %rd<9>; .reg .b32 %r<9>; .local .align 4 .b8 mine[32]; mov.u64 %rd1, mine; cvta.local.u64 %rd2, %rd1; mov.u64 %rd3, 0x10000000000; sub.u64 %rd4, %rd2, %rd3; ld.u32 %r1, [%rd4+16];";
     let found = fault_of(&kernel(&[], far), blocks(1, 32), &[], FaultKind::OutOfBounds);
     assert!(found.what.contains("4 bytes at 0x10 of shared memory, which is 0 bytes long"), "{found}");

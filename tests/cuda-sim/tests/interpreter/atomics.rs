@@ -1,8 +1,9 @@
-//! `atom` and `red`: each operation on each of its types, in global and in shared memory and by generic addresses.
+//! Results of `atom` and `red`: each operation on each of its types, in global and shared memory and by
+//! generic addresses.
 
 use crate::harness::{Arg, d, kernel, launch, s, threads};
 
-/// A register's bank, the operation and type, what is there, one operand or two, and what is there afterwards.
+/// A register's bank, the operation and type, the old value, one operand or two, and the new value.
 type Atomic = (&'static str, &'static str, u64, &'static [u64], u64);
 
 const MINUS_5: u64 = 0u64.wrapping_sub(5);
@@ -50,7 +51,8 @@ fn atomics() -> Vec<Atomic> {
     ]
 }
 
-/// Where the atomics happen: the name of the space, and what makes an address of `SLOT`, which counts up by 8.
+/// Memory of the atomics: the name of the space, the address of `SLOT`, which counts up by 8, and
+/// declarations.
 const PLACES: [(&str, &str, &str); 4] = [
     (".global", "[%rd5+SLOT]", ""),
     ("", "[%rd5+SLOT]", ""),
@@ -58,7 +60,8 @@ const PLACES: [(&str, &str, &str); 4] = [
     ("", "[%rd5+SLOT]", ".shared .align 8 .b8 cells[512]; mov.u64 %rd6, cells; cvta.shared.u64 %rd5, %rd6;"),
 ];
 
-/// Runs a list at one place, a thread for all; of each what `atom` returned, what it left, and what `red` left.
+/// Runs a list in one memory with one thread. Returns the result of each `atom`, the word that it leaves, and
+/// the word that `red` leaves.
 fn run(list: &[Atomic], (space, address, before): (&str, &str, &str)) -> Vec<[u64; 3]> {
     let mut body = String::from(
         ".reg .b64 %rd<9>; .reg .b32 %r<9>; .reg .b16 %h<9>; .reg .f32 %f<9>; .reg .f64 %fd<9>;\n",
@@ -77,7 +80,7 @@ fn run(list: &[Atomic], (space, address, before): (&str, &str, &str)) -> Vec<[u6
             format!("\nld{space}.{ty} {bank}4, {place}; st.global.{ty} [%rd7+{}], {bank}4;", 24 * i + to)
         };
         let atom = format!("\natom{space}.{name} {bank}4, {place}{operands};");
-        // What there is only of `atom` happens twice.
+        // An operation that only `atom` has runs twice.
         let no_red = name.starts_with("exch") || name.starts_with("cas");
         let red = if no_red { atom.clone() } else { format!("\nred{space}.{name} {place}{operands};") };
         body += &format!(
@@ -99,7 +102,7 @@ fn run(list: &[Atomic], (space, address, before): (&str, &str, &str)) -> Vec<[u6
     longs.as_chunks().0[..list.len()].to_vec()
 }
 
-/// Registers that hold operands, and their types.
+/// Registers of operands, and their types.
 const BANKS: [(&str, &str); 5] =
     [("%h", "b16"), ("%r", "b32"), ("%rd", "b64"), ("%f", "f32"), ("%fd", "f64")];
 

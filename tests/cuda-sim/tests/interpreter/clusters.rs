@@ -1,4 +1,5 @@
-//! Clusters: blocks that reach each other's shared memory and meet at a barrier, and each of their rules broken on purpose.
+//! Blocks of a cluster access each other's shared memory and meet at a barrier. Violations of each rule are
+//! faults.
 
 use crate::harness::{Shape, blocks, fault_of, kernel, launch, words, words_of};
 use cuda_sim::exec::{Fault, FaultKind};
@@ -11,32 +12,34 @@ mov.u32 %r4, %cluster_ctarank; setp.eq.u32 %p1, %r4, 0; mov.u32 %r5, %ctaid.x; m
 mad.lo.u32 %r6, %r5, %r6, %r1; mad.wide.u32 %rd2, %r6, 4, %rd1;
 ";
 
-/// A kernel of clusters of blocks, whose thread has its number in `%r1` and its word of `buffer` in `%r3`, its block's rank
-/// in `%r4`, and its word of the result in `%rd2`; `%p1` says whether the rank is 0.
+/// Returns a kernel with clusters of `cluster` blocks. Each thread has its number in `%r1`, its word of
+/// `buffer` in `%r3`, its block's rank in `%r4` and its word of the result in `%rd2`. `%p1` is true if the
+/// rank is 0.
 fn text(cluster: u32, body: &str) -> String {
     let text = kernel(&["u64 out"], &format!("{REGISTERS}{body}"));
     text.replacen(")\n{", &format!(")\n.reqnctapercluster {cluster}\n{{"), 1)
 }
 
-/// What is at the barrier of all, in one step.
+/// The aligned barrier of a cluster, with arrival and wait together.
 const MEET: &str = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;";
 
-/// The thread's word of the next block's buffer, in `%r7`.
+/// Code that computes the address of the thread's word in the next block's buffer, in `%r7`.
 const NEXT: &str = "add.u32 %r8, %r4, 1; mov.u32 %r9, %cluster_nctarank; rem.u32 %r8, %r8, %r9; mapa.shared::cluster.u32 %r7, %r3, %r8;";
 
-/// That a body does nothing wrong in two clusters of two blocks of 64 threads.
+/// Runs a body without a fault in two clusters of two blocks of 64 threads.
 fn clean(body: &str) -> Vec<u32> {
     words_of(&text(2, body), blocks(4, 64), &[words(&[0; 256])])
 }
 
-/// The fault that it has in one of them.
+/// Returns the fault of a body in a cluster of two blocks.
 fn fault(kind: FaultKind, body: &str) -> Fault {
     fault_of(&text(2, body), blocks(2, 64), &[words(&[0; 128])], kind)
 }
 
 #[test]
 fn blocks_write_their_sums_into_all_others() {
-    // Each block adds its numbers, its first threads put the sum and the rank into every block, and all add what is there.
+    // Each block adds its numbers. Its first threads store the sum and the rank into every block, and all
+    // threads add them.
     for size in [1, 2, 4, 8] {
         let body = format!(
             ".shared .align 16 .b8 sums[64]; .shared .align 4 .b32 own;
@@ -68,10 +71,10 @@ fn the_shared_memory_of_others_is_read_and_changed() {
     for read in [
         "ld.shared::cluster.u32 %r10, [%r7];",
         "cvt.u64.u32 %rd3, %r7; ld.shared::cluster.u32 %r10, [%rd3];",
-        // By generic addresses.
+        // Generic addresses.
         "cvt.u64.u32 %rd3, %r3; cvta.shared.u64 %rd3, %rd3; mapa.u64 %rd3, %rd3, %r8; ld.u32 %r10, [%rd3];",
         "cvt.u64.u32 %rd3, %r7; cvta.shared::cluster.u64 %rd3, %rd3; ld.u32 %r10, [%rd3];",
-        // Of a variable, and back again from another block's.
+        // An address within a variable, and an address that is mapped to another block and back.
         "mapa.shared::cluster.u32 %r7, buffer+4, %r8; mad.lo.u32 %r7, %r1, 4, %r7; ld.shared::cluster.u32 %r10, [%r7+-4];",
         "mapa.shared::cluster.u32 %r7, %r7, %r4; mapa.shared::cluster.u32 %r7, %r7, %r8; ld.shared::cluster.u32 %r10, [%r7];",
         "atom.shared::cluster.exch.b32 %r10, [%r7], 5;",
@@ -79,7 +82,7 @@ fn the_shared_memory_of_others_is_read_and_changed() {
         let found = clean(&format!("{own} {NEXT} {MEET} {read} st.global.u32 [%rd2], %r10; {MEET}"));
         (0..).zip(&found).for_each(|(i, &found)| assert_eq!(found, 1000 + next(i), "{i}: {read}"));
     }
-    // Its own, which is of the cluster's too.
+    // A block's own memory is part of the cluster's.
     for read in ["ld.shared::cluster.u32 %r10, [%r3];", "ld.shared::cta.u32 %r10, [%r3];"] {
         let found = clean(&format!("{own} {read} st.global.u32 [%rd2], %r10;"));
         assert!((1000..).zip(&found).all(|(wanted, &found)| wanted == found), "{read}");
@@ -90,7 +93,7 @@ fn the_shared_memory_of_others_is_read_and_changed() {
         "st.shared.u32 [%r3], 0; {NEXT} {MEET} red.shared::cluster.add.u32 [%r7], %r6; {MEET} ld.shared.u32 %r10, [%r3]; st.global.u32 [%rd2], %r10;"
     ));
     (0..).zip(&found).for_each(|(i, &found)| assert_eq!(found, next(i)));
-    // Whose an address is.
+    // The block of an address.
     let found = clean(&format!(
         "{NEXT} getctarank.shared::cluster.u32 %r10, %r7; cvt.u64.u32 %rd3, %r3; cvta.shared.u64 %rd3, %rd3; getctarank.u64 %r11, %rd3; mad.lo.u32 %r10, %r10, 10, %r11;
 isspacep.shared::cta %p2, %rd3; @!%p2 trap; mapa.u64 %rd3, %rd3, %r8; isspacep.shared::cluster %p2, %rd3; @!%p2 trap; isspacep.shared %p2, %rd3; @%p2 trap; isspacep.global %p2, %rd3; @%p2 trap;
@@ -101,7 +104,7 @@ st.global.u32 [%rd2], %r10;"
 
 #[test]
 fn threads_go_on_between_arriving_and_waiting() {
-    // What is done between is not told, and is of the thread itself.
+    // Work between arrival and wait is not ordered for others. The thread itself knows of it.
     let between = |work: &str, read: &str| {
         format!(
             "st.shared.u32 [%r3], %r6; {NEXT} barrier.cluster.arrive; {work} barrier.cluster.wait; {read} st.global.u32 [%rd2], %r10; {MEET}"
@@ -113,12 +116,12 @@ fn threads_go_on_between_arriving_and_waiting() {
     let found = fault(FaultKind::Race, &between("st.shared.u32 [%r3], 1;", read));
     assert!(found.what.contains("of shared memory of block [1, 0, 0]"), "{found}");
     assert!(found.what.contains("are read that thread [0, 0, 0] of block [1, 0, 0] wrote"), "{found}");
-    // What others do not read is the block's.
+    // Memory that no other block reads is the block's own.
     clean(&between(
         ".shared .align 4 .b32 spare; setp.eq.u32 %p2, %r1, 0; @%p2 st.shared.u32 [spare], 1;",
         read,
     ));
-    // Lanes may come one by one where it is not aligned, and blocks as often as they like.
+    // Lanes may come one by one to a barrier that is not aligned, and blocks may come any number of times.
     let turns = format!(
         "mov.u32 %r12, 0; again: and.b32 %r11, %r1, 1; setp.eq.u32 %p2, %r11, 1; @%p2 bra odd; barrier.cluster.arrive; bra wait; odd: barrier.cluster.arrive; wait: @%p2 barrier.cluster.wait; @!%p2 barrier.cluster.wait;
 add.u32 %r12, %r12, 1; setp.lt.u32 %p3, %r12, 5; @%p3 bra again; {}",
@@ -129,7 +132,7 @@ add.u32 %r12, %r12, 1; setp.lt.u32 %p3, %r12, 5; @%p3 bra again; {}",
 
 #[test]
 fn all_wait_for_the_last() {
-    // One block, or one warp of it, has a long way to the barrier, or one with others on it.
+    // One block or warp has a long way to the barrier, or a way with other barriers.
     let long = "mov.u32 %r10, 0; again: add.u32 %r10, %r10, 1; setp.lt.u32 %p3, %r10, 9000; @%p3 bra again;";
     let some_warp = "shr.u32 %r11, %r6, 5; setp.ne.u32 %p2, %r11, 3;";
     for (who, way) in [
@@ -163,7 +166,7 @@ fn blocks_know_their_clusters() {
     for (register, wanted) in registers {
         let body = format!("mov.u32 %r10, {register}; st.global.u32 [%rd2], %r10;");
         assert_eq!(words_of(&text(4, &body), blocks(8, 1), &[words(&[9; 8])]), wanted, "{register}");
-        // Without clusters each block is one.
+        // A launch without clusters has one cluster for each block.
         let alone = text(4, &body).replace(".reqnctapercluster 4\n", "");
         let wanted = match register {
             "%clusterid.x" | "%ctaid.x" => [0, 1, 2, 3, 4, 5, 6, 7],
@@ -178,7 +181,7 @@ fn blocks_know_their_clusters() {
     assert_eq!(words_of(&explicit, blocks(1, 1), &[words(&[9])]), [1]);
     let not = explicit.replace(".reqnctapercluster 1\n", "");
     assert_eq!(words_of(&not, blocks(1, 1), &[words(&[9])]), [8]);
-    // Of more axes: 2 clusters of 2 by 3 along y.
+    // More axes: 2 clusters of 2 by 3 blocks along y.
     let body = "mov.u32 %r5, %ctaid.y; mov.u32 %r6, %ctaid.x; mad.lo.u32 %r6, %r5, 2, %r6; mad.wide.u32 %rd2, %r6, 4, %rd1;
 mov.u32 %r10, %clusterid.y; mad.lo.u32 %r10, %r10, 10, %r4; mov.u32 %r11, %cluster_ctaid.y; mad.lo.u32 %r10, %r10, 10, %r11; mov.u32 %r11, %nclusterid.y; mad.lo.u32 %r10, %r10, 10, %r11; st.global.u32 [%rd2], %r10;";
     let text = text(2, body).replace(".reqnctapercluster 2", ".reqnctapercluster 2, 3, 1");
@@ -191,7 +194,7 @@ mov.u32 %r10, %clusterid.y; mad.lo.u32 %r10, %r10, 10, %r4; mov.u32 %r11, %clust
 fn blocks_are_reached_only_while_they_are_known_to_live() {
     let store = "st.shared::cluster.u32 [%r7], %r6;";
     clean(&format!("{NEXT} {MEET} {store} {MEET}"));
-    // No barrier before: even where the other has begun long ago.
+    // There is no barrier before the access, even if the other block has begun long ago.
     for before in ["", "bar.sync 0;", "barrier.cluster.arrive;"] {
         let found = fault(FaultKind::OutOfBounds, &format!("{NEXT} {before} {store} {MEET}"));
         assert!(found.what.contains("of block [1, 0, 0], which may not have begun"), "{found}");
@@ -201,7 +204,7 @@ fn blocks_are_reached_only_while_they_are_known_to_live() {
     let handed = "barrier.cluster.arrive; setp.lt.u32 %p2, %r1, 32; @%p2 barrier.cluster.wait;";
     clean(&format!("{NEXT} {handed} bar.sync 0; {store} @!%p2 barrier.cluster.wait; {MEET}"));
     fault(FaultKind::OutOfBounds, &format!("{NEXT} {handed} {store} @!%p2 barrier.cluster.wait; {MEET}"));
-    // No barrier after, or one that does not tell of the access.
+    // There is no barrier after the access, or one that does not order it.
     for (first, after) in [(true, ""), (false, ""), (true, "bar.sync 0;"), (false, "barrier.cluster.arrive;")]
     {
         let one = if first { "@%p1" } else { "@!%p1" };
@@ -219,11 +222,11 @@ fn blocks_are_reached_only_while_they_are_known_to_live() {
         FaultKind::OutOfBounds,
         &format!("{NEXT} {MEET} barrier.cluster.arrive; {store} barrier.cluster.wait;"),
     );
-    // It is enough that one thread stays.
+    // One remaining thread keeps the block's memory alive.
     clean(&format!(
         "{NEXT} {MEET} {store} barrier.cluster.arrive; setp.ne.u32 %p2, %r1, 5; @%p2 exit; barrier.cluster.wait;"
     ));
-    // Who was in a cluster is not in the next, of which each core runs several.
+    // Blocks of one cluster are not part of the next, although each core runs several clusters.
     let body = text(
         2,
         &format!(
@@ -231,7 +234,7 @@ fn blocks_are_reached_only_while_they_are_known_to_live() {
         ),
     );
     launch(&body, blocks(4096, 32), &[words(&[0])]).unwrap_or_else(|fault| panic!("{fault}"));
-    // Who has exited is reached no more.
+    // An exited block is out of reach.
     let late = format!(
         "{NEXT} {MEET} @!%p1 exit; mov.u32 %r10, 0; again: add.u32 %r10, %r10, 1; setp.lt.u32 %p2, %r10, 9000; @%p2 bra again; {store}"
     );
@@ -250,7 +253,7 @@ fn addresses_are_of_blocks_and_variables_that_there_are() {
     let found = fault(FaultKind::OutOfBounds, &load("%r7+4"));
     assert!(found.what.contains("4 bytes at 0x100 of shared memory of block [1, 0, 0]"), "{found}");
     assert_eq!(found.thread, [63, 0, 0]);
-    // Another variable of the other block, and a block that there is not.
+    // Another variable of the other block, and a block that does not exist.
     let found = fault(FaultKind::OutOfBounds, &format!(".shared .align 4 .b32 spare; {}", load("%r7+4")));
     assert!(found.what.contains("by an address of `buffer`"), "{found}");
     let found = fault(FaultKind::OutOfBounds, &load("%r7+0x2000000"));
@@ -275,7 +278,7 @@ fn blocks_of_a_cluster_race() {
     };
     for (first, second, races) in accesses {
         let (own, other) = (instruction(first, own), instruction(second, other));
-        // In both orders; with a barrier of the block, which orders none of another; with one of the cluster.
+        // Both orders, with a barrier of the block, which orders no other block, and with one of the cluster.
         for (body, races) in [
             (format!("@%p1 {own} @!%p1 {other}"), races),
             (format!("@!%p1 {own} @%p1 {other}"), races),
@@ -286,7 +289,7 @@ fn blocks_of_a_cluster_race() {
                 format!("@%p1 {own} barrier.cluster.arrive.relaxed; barrier.cluster.wait; @!%p1 {other}"),
                 races,
             ),
-            // Told to one thread, and by it to the others of the block.
+            // The cluster's barrier orders one thread, which orders the others of its block.
             (
                 format!(
                     "@%p1 {own} barrier.cluster.arrive; setp.lt.u32 %p2, %r1, 32; @%p2 barrier.cluster.wait; bar.sync 0; @!%p1 {other} @!%p2 barrier.cluster.wait;"
@@ -303,7 +306,7 @@ fn blocks_of_a_cluster_race() {
             }
         }
     }
-    // Two that reach a third.
+    // Two blocks that access a third.
     let third = "mapa.shared::cluster.u32 %r7, %r3, 2; setp.lt.u32 %p2, %r4, 2;";
     let body = text(4, &format!("{third} {MEET} @%p2 st.shared::cluster.u32 [%r7], %r6; {MEET}"));
     let found = fault_of(&body, blocks(4, 32), &[words(&[0; 128])], FaultKind::Race);
@@ -313,7 +316,7 @@ fn blocks_of_a_cluster_race() {
 
 #[test]
 fn many_blocks_may_read_a_place_that_is_written_then() {
-    // Of more warps than one block has, in more clusters than one.
+    // The readers are more warps than one block has, in more clusters than one.
     let body = "setp.eq.u32 %p2, %r6, 0; st.shared.u32 [%r2], 7; MEET mapa.shared::cluster.u32 %r7, %r2, 0; ld.shared::cluster.u32 %r10, [%r7]; WRITE @%p3 st.shared.u32 [%r2], 8; MEET";
     let body =
         body.replace("st.shared.u32 [%r2], 7;", "setp.eq.u32 %p3, %r1, 0; @%p3 st.shared.u32 [%r2], 7;");
@@ -336,21 +339,21 @@ fn what_nobody_wrote_is_undefined_in_other_blocks_too() {
         FaultKind::Uninitialized,
         &format!("{NEXT} {MEET} atom.shared::cluster.add.u32 %r10, [%r7], 1; {MEET}"),
     );
-    // Though the block's own is written.
+    // The block's own word is written, the other's is not.
     fault(
         FaultKind::Uninitialized,
         &format!(
             "@%p1 st.shared.u32 [%r3], 1; {NEXT} {MEET} @%p1 atom.shared::cluster.add.u32 %r10, [%r7], 1; {MEET}"
         ),
     );
-    // What others wrote is there, and what they wrote of nothing is not.
+    // Words that another block wrote are defined. A stored undefined value stays undefined.
     let own = "ld.shared.u32 %r10, [%r3]; st.global.u32 [%rd2], %r10;";
     assert_eq!(clean(&format!("{NEXT} {MEET} st.shared::cluster.u32 [%r7], %r6; {MEET} {own}"))[3], 67);
     fault(
         FaultKind::Uninitialized,
         &format!("{NEXT} {MEET} st.shared::cluster.u32 [%r7], %r19; {MEET} {own}"),
     );
-    // A cluster leaves nothing to the next.
+    // A cluster leaves no defined memory to the next.
     let body = text(
         2,
         &format!("setp.lt.u32 %p2, %r5, 2; @%p2 st.shared.u32 [%r3], 1; {NEXT} {MEET} {read} {MEET}"),
@@ -363,7 +366,7 @@ fn what_nobody_wrote_is_undefined_in_other_blocks_too() {
 fn who_comes_to_the_barrier_of_the_cluster() {
     let found = fault(FaultKind::Barrier, "barrier.cluster.arrive; barrier.cluster.arrive;");
     assert!(found.what.contains("it has arrived at the barrier of the cluster before"), "{found}");
-    // Though all have arrived meanwhile.
+    // A second arrival is a fault even after all others have arrived.
     fault(
         FaultKind::Barrier,
         "barrier.cluster.arrive; mov.u32 %r10, 0; again: add.u32 %r10, %r10, 1; setp.lt.u32 %p2, %r10, 9000; @%p2 bra again; barrier.cluster.arrive;",
@@ -376,15 +379,15 @@ fn who_comes_to_the_barrier_of_the_cluster() {
         "setp.ne.u32 %p2, %r1, 5; @%p2 barrier.cluster.arrive; barrier.cluster.wait;",
     );
     assert_eq!(found.thread, [5, 0, 0]);
-    // Those that have exited need not come.
+    // Exited threads need not come.
     clean(&format!("@%p1 exit; {MEET}"));
     clean(&format!("setp.lt.u32 %p2, %r1, 7; @%p2 exit; {MEET}"));
     clean("barrier.cluster.arrive; @%p1 exit; barrier.cluster.wait;");
-    // Lanes that ended while others waited there are not missed at the barriers of the block after that.
+    // Lanes that ended during the wait are not expected at later barriers of the block.
     clean(
         "and.b32 %r11, %r1, 31; setp.lt.u32 %p2, %r11, 16; barrier.cluster.arrive; @!%p2 bra gone; barrier.cluster.wait; bar.sync 0; bar.sync 0; gone:",
     );
-    // Who waits elsewhere does not come.
+    // A thread that waits at another barrier does not come.
     let found = fault(
         FaultKind::Barrier,
         "setp.lt.u32 %p2, %r1, 32; @%p2 bra wait; bar.sync 1; bra end; wait: barrier.cluster.arrive; barrier.cluster.wait; end: bar.sync 1;",
@@ -415,11 +418,11 @@ fn the_lanes_of_a_warp_come_together_where_they_must() {
             found.what.contains("thread [40, 0, 0] of the same warp has ended without this barrier"),
             "{found}"
         );
-        // Those that ended before are not of the warp any more, and whole warps may stay away.
+        // Lanes that ended before are no longer part of the warp, and whole warps may skip the barrier.
         clean(&format!("{before} setp.ge.u32 %p2, %r1, 40; @%p2 exit; {here} {rest}"));
     }
-    // Lanes that come there one after the other are together once all are there, though all of the cluster have arrived
-    // while some waited for the rest of the warp.
+    // Lanes that come one after the other meet once all have come. The whole cluster may have arrived while
+    // some lanes waited for the rest of their warp.
     let long = |name: &str, turns: u32| {
         format!(
             "mov.u32 %r12, 0; {name}: add.u32 %r12, %r12, 1; setp.lt.u32 %p3, %r12, {turns}; @%p3 bra {name};"

@@ -1,4 +1,4 @@
-//! `cvt`: every rounding, saturation and width.
+//! `cvt` is right for every rounding, saturation and width.
 
 use crate::harness::{check, d, one, s, two};
 
@@ -65,7 +65,7 @@ fn whole_numbers() {
 
 #[test]
 fn whole_numbers_to_floats() {
-    // 2^24 + 1 is halfway; 2^24 + 3 as well, but its lower neighbour is odd.
+    // 2^24 + 1 is halfway. 2^24 + 3 is as well, but its lower neighbour is odd.
     let (a, b) = ((1 << 24) + 1, (1 << 24) + 3);
     let [low, middle, high] = [1 << 24, (1 << 24) + 2, (1 << 24) + 4].map(|x: i32| x as f32);
     for (round, wanted) in
@@ -105,7 +105,7 @@ fn floats_to_floats() {
     }
     check("cvt.f64.f32 %fd0, %f1;", "%fd0", &one(&[(s(1.5), d(1.5)), (1, d(f64::powi(2.0, -149)))]));
     check("cvt.ftz.f64.f32 %fd0, %f1;", "%fd0", &one(&[(1, 0)]));
-    // 1 + 2^-11 is halfway for f16; 65520 is the first that rounds to infinity.
+    // 1 + 2^-11 is halfway for f16. 65520 is the first number that rounds to infinity.
     let half = 1.0 + f32::powi(2.0, -11);
     check(
         "cvt.rn.f16.f32 %h0, %f1;",
@@ -138,7 +138,7 @@ fn floats_to_floats() {
     check("cvt.rn.bf16x2.f32 %r0, %f1, %f2;", "%r0", &two(&[(s(1.0), s(-2.0), 0x3f80_c000)]));
     check("cvt.rz.bf16x2.f32 %r0, %f1, %f2;", "%r0", &two(&[(0x3f80_ffff, 0xbf80_ffff, 0x3f80_bf80)]));
     check("cvt.rn.relu.f16x2.f32 %r0, %f1, %f2;", "%r0", &two(&[(s(-1.0), s(2.0), 0x0000_4000)]));
-    // TF32 keeps 10 bits; ties go away from zero.
+    // TF32 keeps 10 bits, and ties round away from zero.
     check(
         "cvt.rna.tf32.f32 %r0, %f1;",
         "%r0",
@@ -154,7 +154,7 @@ fn floats_to_floats() {
 
 #[test]
 fn f32_of_bf16_on_later_targets() {
-    // Before sm_90 there is no other instruction for it than a shift.
+    // Before sm_90 a shift is the only way to do this conversion.
     check(
         "cvt.f32.bf16 %f0, %h1;",
         "%f0",
@@ -164,7 +164,7 @@ fn f32_of_bf16_on_later_targets() {
 
 #[test]
 fn directions_of_halves() {
-    // Between 1 and the next f16, 1 + 2^-10, and between 1 and the next bf16, 1 + 2^-7.
+    // Numbers between 1 and the next f16, 1 + 2^-10, and between 1 and the next bf16, 1 + 2^-7.
     for (round, plus, minus) in
         [("rn", 0x3c00, 0xbc00), ("rz", 0x3c00, 0xbc00), ("rm", 0x3c00, 0xbc01), ("rp", 0x3c01, 0xbc00)]
     {
@@ -184,7 +184,8 @@ fn directions_of_halves() {
 
 #[test]
 fn halves_and_whole_numbers() {
-    check("cvt.rni.s32.f16 %r0, %h1;", "%r0", &one(&[(0x4100, 2), (0xc300, i(-4)), (0x7c00, 0x7fff_ffff)])); // 2.5, −3.5
+    // The operands are 2.5 and −3.5, then infinity.
+    check("cvt.rni.s32.f16 %r0, %h1;", "%r0", &one(&[(0x4100, 2), (0xc300, i(-4)), (0x7c00, 0x7fff_ffff)]));
     check("cvt.rzi.u16.f16 %h0, %h1;", "%h0", &one(&[(0x4300, 3), (0xc300, 0), (0x7bff, 65504)]));
     check("cvt.rmi.s64.f16 %rd0, %h1;", "%rd0", &one(&[(0xb800, u64::MAX)])); // −0.5
     check("cvt.rpi.f16.f16 %h0, %h1;", "%h0", &one(&[(0x4100, 0x4200), (0xb800, 0x8000)]));
@@ -197,7 +198,7 @@ fn halves_and_whole_numbers() {
 
 #[test]
 fn tf32_keeps_ten_bits() {
-    // Halfway between 1 and 1 + 2^-10, and the halfway above.
+    // Halfway between 1 and 1 + 2^-10, and the next halfway point.
     let (low, high) = (0x3f80_1000, 0x3f80_3000);
     for (round, wanted) in [
         ("rna", [0x3f80_2000, 0x3f80_4000]),
@@ -213,7 +214,7 @@ fn tf32_keeps_ten_bits() {
     check("cvt.rn.relu.tf32.f32 %r0, %f1;", "%r0", &one(&[(s(-1.0), 0), (s(1.0), s(1.0))]));
 }
 
-/// Registers may be wider than the type: the source's lower bits count, and whole numbers are extended.
+/// Registers may be wider than the type. The source's lower bits count, and integers are extended.
 #[test]
 fn registers_wider_than_the_type() {
     const HIGH: u64 = 0xdead_beef_0000_0000;
@@ -229,7 +230,7 @@ fn registers_wider_than_the_type() {
     check("cvt.s8.s32 %r0, %r1;", "%r0", &one(&[(0x180, i(-128)), (0x17f, 127)]));
     check("cvt.s16.s32 %rd0, %r1;", "%rd0", &one(&[(i(-5), -5i64 as u64)]));
     check("cvt.rzi.s16.f32 %r0, %f1;", "%r0", &one(&[(s(-5.5), i(-5)), (s(1e9), 32767)]));
-    // The ISA: 1 in the uppermost bit of the type, where one of the two has 64 bits.
+    // The ISA: NaN converts to 1 in the highest bit of the type, if one of the two types has 64 bits.
     let nan = d(f64::NAN);
     check("cvt.rzi.u8.f64 %r0, %fd1;", "%r0", &one(&[(nan, 0x80), (d(300.0), 255)]));
     check("cvt.rzi.s8.f64 %r0, %fd1;", "%r0", &one(&[(nan, i(-128))]));

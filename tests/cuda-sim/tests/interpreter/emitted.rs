@@ -1,10 +1,9 @@
-//! What the compiler emits: every kernel of its snapshots is understood, and one of them computes what it
-//! should.
+//! Every kernel of the compiler's snapshots parses, and one of them computes the right result.
 
 use crate::harness::{Arg, Shape, floats, launch};
 use cuda_sim::ptx;
 
-/// The texts of PTX in the compiler's snapshots.
+/// Returns the PTX texts in the compiler's snapshots.
 fn snapshots() -> Vec<(String, String)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../kernels");
     let files = std::fs::read_dir(folder).expect("the snapshots are beside this crate");
@@ -38,7 +37,7 @@ fn all_kernels_are_understood() {
     }
 }
 
-/// `relu(a + b) * c`, as emitted, for any number of elements.
+/// `relu(a + b) * c` as emitted, for any number of elements.
 const GATE: &str = include_str!("../../examples/relu.ptx");
 
 #[test]

@@ -1,4 +1,4 @@
-//! Every rule of the sanitizer broken on purpose: the fault names the kernel, the line, the block and the
+//! Violations of each rule of the sanitizer are faults that name the kernel, the line, the block and the
 //! thread.
 
 use crate::harness::{Arg, Shape, blocks, fault_of, kernel, launch, threads, words};
@@ -13,12 +13,12 @@ fn text(body: &str) -> String {
     kernel(&["u64 out"], &format!("{REGISTERS}{body}"))
 }
 
-/// The fault of a body in which 64 threads have 64 words of global and of shared memory.
+/// Returns the fault of a body in which 64 threads have 64 words of global and of shared memory.
 fn fault(kind: FaultKind, body: &str) -> Fault {
     fault_of(&text(body), threads(64), &[words(&[0; 64])], kind)
 }
 
-/// That a body does nothing wrong.
+/// Asserts that a body has no fault.
 fn clean(body: &str) {
     launch(&text(body), threads(64), &[words(&[0; 64])]).unwrap_or_else(|fault| panic!("{fault}\n{body}"));
 }
@@ -66,7 +66,7 @@ fn uninitialized() {
         "{found}"
     );
     fault(FaultKind::Uninitialized, "add.u32 %r4, %r5, 1; st.global.u32 [%rd2], %r4;");
-    // Only of the lanes that did not write.
+    // Only the lanes that did not write have an undefined value.
     let found = fault(
         FaultKind::Uninitialized,
         "setp.lt.u32 %p1, %r1, 40; @%p1 mov.u32 %r4, 1; add.u32 %r4, %r4, 1; st.global.u32 [%rd2], %r4;",
@@ -81,7 +81,7 @@ fn uninitialized() {
         FaultKind::Uninitialized,
         ".local .align 4 .b8 depot[8]; ld.local.u32 %r4, [depot]; st.global.u32 [%rd2], %r4;",
     );
-    // What a block left is not there for the next one.
+    // A block's shared memory is not defined for the next block.
     let body = "setp.ne.u32 %p1, %r1, 0; mov.u32 %r5, %ctaid.x; setp.eq.u32 %p2, %r5, 0; @%p2 st.shared.u32 [%r3], 1; ld.shared.u32 %r4, [%r3]; setp.eq.u32 %p3, %r4, 0; @%p3 bra end; end:";
     let found = fault_of(&text(body), blocks(2, 32), &[words(&[0])], FaultKind::Uninitialized);
     assert_eq!(found.block, [1, 0, 0]);
@@ -91,26 +91,27 @@ fn uninitialized() {
 fn races_in_shared_memory() {
     let exchange = "st.shared.u32 [%r3], %r1; BARRIER sub.u32 %r4, 63, %r1; mad.lo.u32 %r4, %r4, 4, %r2; ld.shared.u32 %r5, [%r4];";
     clean(&exchange.replace("BARRIER", "bar.sync 0;"));
-    // Within the first warp nothing is there yet; what the second reads of the first races.
+    // Reads within the first warp are of undefined memory, and reads of the first warp's words by the second
+    // race.
     let missing =
         launch(&text(&exchange.replace("BARRIER", "")), threads(64), &[words(&[0; 64])]).unwrap_err();
     assert!(matches!(missing.kind, FaultKind::Race | FaultKind::Uninitialized), "{missing}");
     let twice = "st.shared.u32 [%r3], 0; bar.sync 0; st.shared.u32 [%r3], %r1; xor.b32 %r4, %r3, 4; ld.shared.u32 %r5, [%r4];";
     let found = fault(FaultKind::Race, twice);
     assert!(found.what.contains("thread [1, 0, 0] of the same block wrote"), "{found}");
-    // Lanes of a warp are ordered by a barrier of the warp, other warps are not.
+    // A barrier of the warp orders its lanes, but not other warps.
     clean(&twice.replace("xor.b32", "bar.warp.sync -1; xor.b32"));
     fault(FaultKind::Race, &twice.replace("xor.b32 %r4, %r3, 4", "bar.warp.sync -1; xor.b32 %r4, %r3, 128"));
-    // Writing after others have read.
+    // A write after others have read.
     fault(
         FaultKind::Race,
         "st.shared.u32 [%r3], 0; bar.sync 0; xor.b32 %r4, %r3, 128; ld.shared.u32 %r5, [%r4]; st.shared.u32 [%r3], 1;",
     );
-    // All write the same value to one place.
+    // All threads write the same value to one place.
     fault(FaultKind::Race, "st.shared.u32 [%r2], 7;");
     fault(FaultKind::Race, "st.shared.u8 [%r2], %r1;");
     clean("add.u32 %r4, %r2, %r1; st.shared.u8 [%r4], %r1;");
-    // Atomics are ordered among themselves, not with others.
+    // Atomics are ordered among themselves, not with plain accesses.
     clean("setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [%r2], 0; bar.sync 0; red.shared.add.u32 [%r2], 1;");
     fault(
         FaultKind::Race,
@@ -120,13 +121,13 @@ fn races_in_shared_memory() {
 
 #[test]
 fn atomics_hide_no_plain_access() {
-    // The barrier after the first value is missing.
+    // The barrier after the initial store is missing.
     let init = "setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [%r2], 0;";
     fault(FaultKind::Race, &format!("{init} red.shared.add.u32 [%r2], 1;"));
     let one = "setp.eq.u32 %p2, %r1, 32; @%p1 red.shared.add.u32 [%r2], 1; @%p2 red.shared.add.u32 [%r2], 1;";
     fault(FaultKind::Race, &format!("{init} {one}"));
     clean(&format!("{init} bar.sync 0; {one}"));
-    // Of many atomics not the last alone counts.
+    // Every one of many atomics counts, not only the last.
     let last = "setp.eq.u32 %p2, %r1, 63; @%p2 st.shared.u32 [%r2], 1;";
     fault(FaultKind::Race, &format!("{init} bar.sync 0; red.shared.add.u32 [%r2], 1; {last}"));
     clean(&format!("{init} bar.sync 0; red.shared.add.u32 [%r2], 1; bar.sync 0; {last}"));
@@ -147,13 +148,13 @@ fn copies_under_way() {
     let wait = "cp.async.wait_all;";
     clean(&body(&format!("{wait} bar.sync 0; {neighbour}")));
     fault(FaultKind::Race, &body(&format!("{wait} {neighbour}")));
-    // The thread itself, and others, before the wait.
+    // Accesses before the wait, by the thread itself and by others.
     let found = fault(FaultKind::Race, &body(&format!("st.shared.u32 [%r3], 1; {wait}")));
     assert!(found.what.contains("thread [0, 0, 0] that it has not waited for"), "{found}");
     fault(FaultKind::Race, &body(&format!("ld.shared.u32 %r5, [%r3]; {wait}")));
     fault(FaultKind::Race, &body(&format!("bar.sync 0; {neighbour} bar.sync 0; {wait}")));
     fault(FaultKind::Race, &body(&format!("cp.async.ca.shared.global [%r3], [%rd2], 4; {wait}")));
-    // What others read before it begins, with nothing between.
+    // Other threads' reads before the copy, with no barrier in between.
     let before = "st.shared.u32 [%r3], 0; bar.sync 0;";
     let copy = "cp.async.ca.shared.global [%r3], [%rd2], 4; bar.sync 0; cp.async.wait_all;";
     fault(FaultKind::Race, &format!("{before} {neighbour} {copy}"));
@@ -184,7 +185,7 @@ fn races_in_global_memory() {
         "xor.b32 %r4, %r1, 32; mad.wide.u32 %rd3, %r4, 4, %rd1; st.global.u32 [%rd2], %r1; bar.sync 0; ld.global.u32 %r5, [%rd3];",
     );
     clean("red.global.add.u32 [%rd1], 1;");
-    // Of two blocks, a barrier orders nothing.
+    // A barrier orders nothing between two blocks.
     let body = text("bar.sync 0; st.global.u32 [%rd2], %r1;");
     for _ in 0..20 {
         let found = fault_of(&body, blocks(2, 32), &[words(&[0; 32])], FaultKind::Race);
@@ -193,7 +194,7 @@ fn races_in_global_memory() {
             "mov.u32 %r5, %ctaid.x; setp.eq.u32 %p1, %r5, 0; @%p1 st.global.u32 [%rd2], %r1; @!%p1 ld.global.u32 %r4, [%rd2];",
         );
         fault_of(&reads, blocks(2, 32), &[words(&[0; 32])], FaultKind::Race);
-        // A wide access and a narrow one meet as well.
+        // A wide access and a narrow one overlap.
         let mixed = text(
             "mov.u32 %r5, %ctaid.x; setp.eq.u32 %p1, %r5, 0; setp.eq.u32 %p2, %r1, 0; @!%p1 bra second; @%p2 st.global.v4.u32 [%rd1], {%r1, %r1, %r1, %r1}; bra end; second: @%p2 ld.global.u8 %r4, [%rd1+5]; end:",
         );
@@ -211,7 +212,7 @@ fn barriers() {
     fault(FaultKind::Barrier, "setp.lt.u32 %p1, %r1, 16; @%p1 bar.sync 0; @!%p1 bar.sync 0;");
     fault(FaultKind::Barrier, "bar.sync 0, 96;");
     fault(FaultKind::Barrier, "mov.u32 %r4, 16; barrier.sync %r4;");
-    // Those that have exited need not come.
+    // Exited threads need not come.
     clean("setp.lt.u32 %p1, %r1, 32; @%p1 exit; bar.sync 0;");
     clean("setp.lt.u32 %p1, %r1, 32; @%p1 bra end; bar.sync 0; bar.sync 0; end:");
     clean("setp.lt.u32 %p1, %r1, 7; @%p1 exit; bar.sync 0;");
@@ -219,7 +220,7 @@ fn barriers() {
 
 #[test]
 fn barriers_that_those_miss_who_end_first() {
-    // Of a warp.
+    // Lanes of one warp.
     let found =
         fault(FaultKind::Barrier, "setp.eq.u32 %p1, %r1, 0; @%p1 bar.sync 0; st.global.u32 [%rd2], %r1;");
     assert!(found.what.contains("keeps some lanes"), "{found}");
@@ -233,7 +234,7 @@ fn barriers_that_those_miss_who_end_first() {
         let found = fault(FaultKind::Barrier, &format!("setp.{first}.u32 %p1, %r1, 32; @%p1 bar.sync 0;"));
         assert!(found.what.contains("32 threads wait at this barrier, but thread"), "{found}");
     }
-    // As many turns as each thread says, and as each warp.
+    // Different numbers of iterations for each thread, and for each warp.
     for turns in ["mov.u32 %r4, %r1;", "shr.u32 %r4, %r1, 5;"] {
         fault(
             FaultKind::Barrier,
@@ -242,7 +243,8 @@ fn barriers_that_those_miss_who_end_first() {
             ),
         );
     }
-    // A warp's lanes come together, not in both arms of a branch; without `.aligned` they may come apart.
+    // The lanes of a warp meet at one barrier, not in both arms of a branch. Without `.aligned` they may come
+    // separately.
     let arms = "setp.lt.u32 %p1, %r1, 16; @%p1 bra a; bar.sync 0; bra end; a: bar.sync 0; end:";
     let found = fault(FaultKind::Barrier, arms);
     assert!(found.what.contains("the lanes of a warp are not all at this barrier"), "{found}");
@@ -305,9 +307,9 @@ fn the_lowest_block_is_told() {
 
 #[test]
 fn instructions_of_the_text_are_counted() {
-    // Special registers are read by the instructions that name them.
+    // An instruction that names a special register reads it at no further cost.
     let body = ".reg .pred %p<2>; .reg .b32 %r<9>; mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.u32 %r4, %r2, %r3, %r1; setp.lt.u32 %p1, %r4, 8; @%p1 mov.u32 %r5, %laneid;";
     let (counters, _) = launch(&kernel(&[], body), blocks(2, 64), &[]).unwrap();
-    // With `ret`.
+    // The count includes `ret`.
     assert_eq!(counters.instructions, 128 * 6 + 8);
 }

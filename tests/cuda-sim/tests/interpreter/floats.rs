@@ -1,4 +1,4 @@
-//! Floats: roundings, subnormals, NaN, and the approximations within the ISA's bounds.
+//! Floats: roundings, subnormals and NaN are right, and approximations are within the ISA's bounds.
 
 use crate::harness::{self, Case, check, d, one, s, three, two};
 
@@ -34,7 +34,7 @@ fn roundings_of_f32() {
     {
         check(&format!("sqrt.{round}.f32 %f0, %f1;"), "%f0", &one(&[(s(2.0), wanted), (s(9.0), s(3.0))]));
     }
-    // x − x is −0 only when rounding down; the largest number and its half overflow by direction.
+    // x − x is −0 only when rounding down. The largest number overflows by direction.
     check("sub.rm.f32 %f0, %f1, %f2;", "%f0", &two(&[(s(1.5), s(1.5), NEGATIVE_ZERO)]));
     check("sub.rn.f32 %f0, %f1, %f2;", "%f0", &two(&[(s(1.5), s(1.5), 0)]));
     let max = s(f32::MAX);
@@ -66,11 +66,12 @@ fn roundings_of_f64() {
 #[test]
 fn fma_rounds_once() {
     let x = 1.0 + f32::powi(2.0, -12);
-    // x² = 1 + 2^-11 + 2^-24: rounded on its own, the last term is lost.
+    // x² = 1 + 2^-11 + 2^-24. A separate rounding of the product loses the last term.
     let cases = three(&[(s(x), s(x), s(-(1.0 + f32::powi(2.0, -11))), s(f32::powi(2.0, -24)))]);
     check("fma.rn.f32 %f0, %f1, %f2, %f3;", "%f0", &cases);
     check("mad.rn.f32 %f0, %f1, %f2, %f3;", "%f0", &cases);
-    // In f64 and then in f32, this is rounded twice, to the wrong side: 1 + 2^-24 + 2^-60.
+    // The sum is 1 + 2^-23 ± 2^-60. A rounding to the nearest f64 first loses the last term, and so the
+    // direction.
     let (a, b) = (f32::powi(2.0, -30), f32::powi(2.0, -30));
     let halfway = 1.0 + f32::powi(2.0, -23);
     let c = three(&[(s(a), s(b), s(halfway), s(halfway))]);
@@ -137,7 +138,7 @@ fn nan_and_zeros() {
         &two(&[(s(-1.0), s(3.0), s(-3.0)), (s(1.0), s(-3.0), s(3.0))]),
     );
     let comparisons: [(&str, [u64; 4]); 14] = [
-        // Of 1 and 2, of 2 and 2, of 2 and 1, of NaN and 1.
+        // Operands: 1 and 2, 2 and 2, 2 and 1, NaN and 1.
         ("eq", [0, 1, 0, 0]),
         ("ne", [1, 0, 1, 0]),
         ("lt", [1, 0, 0, 0]),
@@ -177,7 +178,7 @@ fn nan_and_zeros() {
 #[test]
 fn magnitudes_with_the_sign_of_the_product() {
     let quiet = 0x7fc0_0000;
-    // NaN has no sign of a product.
+    // A NaN result has no sign of the product.
     check(
         "max.xorsign.abs.f32 %f0, %f1, %f2;",
         "%f0",
@@ -197,7 +198,7 @@ fn magnitudes_with_the_sign_of_the_product() {
         &two(&[(s(-3.0), s(2.0), s(-2.0)), (0, s(-2.0), NEGATIVE_ZERO)]),
     );
     check("max.NaN.xorsign.abs.f32 %f0, %f1, %f2;", "%f0", &two(&[(0xffc0_0000, s(2.0), NAN)]));
-    // Of (1, −2) and (−3, 1).
+    // Operands: (1, −2) and (−3, 1).
     check("max.xorsign.abs.f16x2 %r0, %r1, %r2;", "%r0", &two(&[(0x3c00_c000, 0xc200_3c00, 0xc200_c000)]));
     check("min.xorsign.abs.bf16 %h0, %h1, %h2;", "%h0", &two(&[(0xbf80, 0x4000, 0xbf80)]));
 }
@@ -211,7 +212,7 @@ fn saturation() {
     check("fma.rn.ftz.sat.f32 %f0, %f1, %f2, %f3;", "%f0", &three(&[(s(2.0), s(2.0), s(0.0), s(1.0))]));
 }
 
-/// That an approximation is as near as the ISA says.
+/// Asserts that an approximation is within the ISA's bounds.
 fn near(text: &str, inputs: &[f32], exact: fn(f64) -> f64, relative: f64, absolute: f64) {
     let body: String = inputs
         .iter()
@@ -247,7 +248,7 @@ fn approximations() {
     near("rsqrt.approx.f32 %f0, %f1;", &[1.0, 2.0, 1e-20, 1e20], |x| 1.0 / x.sqrt(), 2.0 * ulp, 0.0);
     near("sqrt.approx.ftz.f32 %f0, %f1;", &[1.0, 2.0, 1e20], f64::sqrt, 2.0 * ulp, 0.0);
     near("rcp.approx.f32 %f0, %f1;", &[1.0, 3.0, -1e20], |x| 1.0 / x, ulp, 0.0);
-    // Of f64 it is the upper half that counts, of operand and result.
+    // Only the upper half of an f64 counts, in the operand and the result.
     let coarse =
         [(d(4.0), d(0.25)), (d(3.0), 0x3fd5_5555_0000_0000), (1, d(f64::INFINITY)), (d(-0.0), d(-1.0 / 0.0))];
     check("rcp.approx.ftz.f64 %fd0, %fd1;", "%fd0", &one(&coarse));
@@ -265,7 +266,7 @@ fn approximations() {
     );
     check("sqrt.rn.f32 %f0, %f1;", "%f0", &one(&[(s(-1.0), NAN), (NEGATIVE_ZERO, NEGATIVE_ZERO)]));
     check("div.rn.f32 %f0, %f1, %f2;", "%f0", &two(&[(s(1.0), 0, s(f32::INFINITY)), (0, 0, NAN)]));
-    // Beyond 2^126 the coarse division makes 0, or NaN of infinity.
+    // The approximate division by more than 2^126 gives 0, or NaN for an infinite numerator.
     let huge = s(f32::powi(2.0, 127));
     check("div.approx.f32 %f0, %f1, %f2;", "%f0", &two(&[(s(1e38), huge, 0), (s(f32::INFINITY), huge, NAN)]));
 }

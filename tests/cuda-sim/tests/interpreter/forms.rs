@@ -1,5 +1,5 @@
-//! Modifiers and operands that the ISA gives no such instruction are refused, as NVIDIA's assembler does, however near they
-//! are to one that it has.
+//! Instructions with modifiers or operands that the ISA does not allow are refused, as by NVIDIA's assembler,
+//! however near they are to valid ones.
 
 use crate::harness::{assembled, kernel};
 use crate::needs::table;
@@ -16,7 +16,7 @@ fn text(body: &str) -> String {
         .replace(".version 8.2", ".version 8.8")
 }
 
-/// An instruction that there is, then some that there are not.
+/// A valid instruction, then some that do not exist.
 const FORMS: [&[&str]; 43] = [
     &[
         "bmsk.clamp.b32 %r0, %r1, %r2;",
@@ -214,7 +214,7 @@ const FORMS: [&[&str]; 43] = [
     ],
 ];
 
-/// An instruction whose operands are what they may be, then some with operands that they may not be.
+/// An instruction with valid operands, then some with invalid operands.
 const OPERANDS: [&[&str]; 21] = [
     &[
         "ld.const.u32 %r0, [fixed];",
@@ -307,7 +307,8 @@ const OPERANDS: [&[&str]; 21] = [
     ],
 ];
 
-/// Orders in which the ISA does not write them, but libraries of NVIDIA's do, as the assembler lets them pass.
+/// Orders of modifiers that the ISA does not write. NVIDIA's libraries use them, because the assembler
+/// accepts them.
 const ORDERS: [&str; 27] = [
     "add.ftz.rn.f32 %f0, %f1, %f2;",
     "add.f32.sat %f0, %f1, %f2;",
@@ -338,8 +339,8 @@ const ORDERS: [&str; 27] = [
     "barrier.aligned.sync 0;",
 ];
 
-/// An instruction with its modifiers in some other orders: all of them the other way around, and any two that are next to one
-/// another.
+/// Returns an instruction with its modifiers in other orders: reversed, and with each pair of neighbours
+/// swapped.
 fn others(instruction: &str) -> Vec<String> {
     let (head, operands) = instruction.split_once([' ', ';']).expect("an end");
     let words: Vec<&str> = head.split('.').collect();
@@ -369,7 +370,8 @@ fn what_the_isa_has_not_is_refused() {
         for form in unknown {
             let error = ptx::parse(&text(form)).expect_err(form);
             assert!(error.message.contains(form.split(' ').next().expect("a name")), "{error}");
-            // By itself: of errors of one kind it says nothing where there are others.
+            // Each form is assembled alone, because the assembler reports only some of several errors of one
+            // kind.
             if let Some((accepted, log)) = assembled(&text(form), "sm_100") {
                 assert!(!accepted, "{form}\n{log}");
             }
@@ -392,7 +394,7 @@ fn modifiers_come_in_any_order() {
 
 #[test]
 fn orders_that_tell_something_are_kept() {
-    // The parts of names, the types of the result and of operands, spaces, and layouts.
+    // The kept orders are those of name parts, types of result and operands, spaces, and layouts.
     let all: Vec<String> = table().iter().flat_map(|(.., instruction)| others(instruction)).collect();
     let accepted = |form: &String| ptx::parse(&text(form)).is_ok();
     let refused: Vec<&String> = all.iter().filter(|form| !accepted(form)).collect();
@@ -408,7 +410,7 @@ fn orders_that_tell_something_are_kept() {
     }
 }
 
-/// What the assembler says nothing else about.
+/// Forms for which the assembler reports no other error.
 #[test]
 fn what_is_refused_alone() {
     let takes = |form: &str, takes: bool| {

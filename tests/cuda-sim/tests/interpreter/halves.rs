@@ -1,9 +1,9 @@
-//! Floats of 16 bits, alone and in pairs: what is worked out by hand from the descriptions of the ISA.
+//! Floats of 16 bits, alone and in pairs: results worked out by hand from the descriptions of the ISA.
 
 use crate::harness::{check, one, three, two};
 use half::{bf16, f16};
 
-/// NaNs as operands, and the one that instructions make.
+/// A NaN as operand, and the NaN that instructions return.
 const QUIET: u64 = 0x7e00;
 const NAN: u64 = 0x7fff;
 
@@ -21,14 +21,14 @@ fn pair(low: u64, high: u64) -> u64 {
 
 #[test]
 fn f16_and_pairs() {
-    // 2049 lies between 2048 and 2050: ties to even.
+    // 2049 is halfway between 2048 and 2050: ties to even.
     check("add.f16 %h0, %h1, %h2;", "%h0", &two(&[(h(2048.0), h(1.0), h(2048.0)), (h(1.5), h(2.0), h(3.5))]));
     check("mul.f16 %h0, %h1, %h2;", "%h0", &two(&[(h(60000.0), h(2.0), 0x7c00), (h(0.5), h(3.0), h(1.5))]));
     check("sub.rn.f16 %h0, %h1, %h2;", "%h0", &two(&[(h(1.0), h(1.0), 0)]));
     check("add.sat.f16 %h0, %h1, %h2;", "%h0", &two(&[(h(1.0), h(1.0), h(1.0)), (h(-1.0), h(0.5), 0)]));
     check("add.ftz.f16 %h0, %h1, %h2;", "%h0", &two(&[(1, 1, 0)]));
     check("add.f16 %h0, %h1, %h2;", "%h0", &two(&[(1, 1, 2)]));
-    // The product alone would be rounded to 1 + 2^-9.
+    // A separate rounding of the product would give 1 + 2^-9.
     let x = 1.0 + f32::powi(2.0, -10);
     let wanted = f32::powi(2.0, -20);
     let cases = three(&[(h(x), h(x), h(-(1.0 + f32::powi(2.0, -9))), h(wanted))]);
@@ -95,11 +95,11 @@ fn modifiers_of_f16() {
         &two(&[(pair(h(2.0), h(-2.0)), pair(h(2.0), h(2.0)), h(1.0))]),
     );
     check("fma.rn.sat.f16 %h0, %h1, %h2, %h3;", "%h0", &three(&[(h(2.0), h(2.0), h(1.0), h(1.0))]));
-    // 2^-14 is the smallest normal number; half of it is flushed, with its sign.
+    // 2^-14 is the smallest normal number. Half of it is flushed, with its sign.
     check("mul.ftz.f16 %h0, %h1, %h2;", "%h0", &two(&[(0x0400, h(0.5), 0), (0x0400, h(-0.5), 0x8000)]));
     check("sub.ftz.f16x2 %r0, %r1, %r2;", "%r0", &two(&[(pair(2, h(1.0)), pair(1, 1), pair(0, h(1.0)))]));
     check("fma.rn.ftz.f16x2 %r0, %r1, %r2, %r3;", "%r0", &three(&[(pair(1, 1), pair(h(4.0), h(4.0)), 0, 0)]));
-    // Negative results become 0, NaN stays.
+    // Negative results become 0, and NaN stays.
     let relu = [
         (pair(h(-1.0), h(2.0)), pair(h(3.0), h(3.0)), pair(h(1.0), h(1.0)), pair(0, h(7.0))),
         (pair(QUIET, h(1.0)), pair(h(1.0), h(1.0)), pair(h(1.0), h(-1.0)), pair(NAN, 0)),
@@ -124,7 +124,7 @@ fn modifiers_of_f16() {
 
 #[test]
 fn bf16_and_pairs() {
-    // 257 lies between 256 and 258, 259 between 258 and 260: ties to even.
+    // 257 is halfway between 256 and 258, and 259 between 258 and 260: ties to even.
     check(
         "add.bf16 %h0, %h1, %h2;",
         "%h0",

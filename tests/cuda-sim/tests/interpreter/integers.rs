@@ -1,4 +1,4 @@
-//! Whole numbers and bits: results worked out by hand from the descriptions of the ISA.
+//! Integers and bits: results worked out by hand from the descriptions of the ISA.
 
 use crate::harness::{check, one, three, two};
 
@@ -50,7 +50,7 @@ fn products() {
 
 #[test]
 fn quotients() {
-    // Division by zero has no specified result: it must only not stop the grid.
+    // Division by zero has no specified result, but must not stop the grid.
     let cases = [
         (7, 2, 3),
         ((-7i32) as u32 as u64, 2, (-3i32) as u32 as u64),
@@ -74,7 +74,7 @@ fn carries() {
     check(add, "%rd0", &[([ALL, 0, 1, 0], 1 << 32), ([ALL, ALL, 1, 0], 0), ([1, 2, 3, 4], 6 << 32 | 4)]);
     let sub = "sub.cc.u32 %r5, %r1, %r3; subc.u32 %r6, %r2, %r4; mov.b64 %rd0, {%r5, %r6};";
     check(sub, "%rd0", &[([0, 1, 1, 0], ALL), ([5, 7, 2, 3], 4 << 32 | 3), ([0, 0, 1, 0], u64::MAX)]);
-    // A chain of three words, whose carry goes all the way.
+    // A chain of three words, whose carry propagates through all.
     let chain = "add.cc.u32 %r5, %r1, 1; addc.cc.u32 %r6, %r2, 0; addc.u32 %r0, 0, 0;";
     check(chain, "%r0", &two(&[(ALL, ALL, 1), (ALL, 5, 0), (5, ALL, 0)]));
     let mad = "mad.lo.cc.u32 %r5, %r1, %r2, %r3; madc.hi.u32 %r6, %r1, %r2, 0; mov.b64 %rd0, {%r5, %r6};";
@@ -163,7 +163,7 @@ fn fields() {
     let unsigned =
         [(0x1234_5678, 8, 8, 0x56), (ALL, 28, 8, 0xf), (ALL, 0, 0, 0), (ALL, 0, 32, ALL), (ALL, 40, 4, 0)];
     check("bfe.u32 %r0, %r1, %r2, %r3;", "%r0", &three(&unsigned));
-    // Beyond the word, the sign is the word's.
+    // The sign beyond the word is that of the word.
     let signed = [
         (0x0000_8000, 8, 8, 0xffff_ff80),
         (0x7f00, 8, 8, 0x7f),
@@ -217,7 +217,7 @@ fn products_of_bytes() {
     let (a, b) = (0x0002_0003, 0x0506_0708);
     check("dp2a.lo.u32.u32 %r0, %r1, %r2, %r3;", "%r0", &three(&[(a, b, 10, 48), (a, b, ALL, 37)]));
     check("dp2a.hi.u32.u32 %r0, %r1, %r2, %r3;", "%r0", &three(&[(a, b, 10, 38)]));
-    // −1 · −128 and −32768 · 127; the bytes without a sign: −1 · 128.
+    // −1 · −128 and −32768 · 127. With unsigned bytes: −1 · 128.
     check(
         "dp2a.lo.s32.s32 %r0, %r1, %r2, %r3;",
         "%r0",
@@ -237,7 +237,7 @@ fn distances_of_bytes() {
 
 #[test]
 fn products_of_24_bits() {
-    // What is above the 24 bits does not count: 0xffffff², 2^48 − 2^25 + 1.
+    // Bits above the lower 24 do not count: 0xffffff², 2^48 − 2^25 + 1.
     let top = 0xabff_ffff;
     check("mul24.lo.u32 %r0, %r1, %r2;", "%r0", &two(&[(top, top, 0xfe00_0001), (0x0100_0003, 5, 15)]));
     check(
@@ -310,7 +310,7 @@ fn pairs_of_16_bits() {
     let (a, b) = (0x7fff_ffff, 0x0001_0002);
     check("add.s16x2 %r0, %r1, %r2;", "%r0", &two(&[(a, b, 0x8000_0001)]));
     check("add.u16x2 %r0, %r1, %r2;", "%r0", &two(&[(a, b, 0x8000_0001)]));
-    // 32767 and −1, 1 and 2; then −32768 and 5, −3 and −4.
+    // 32767 and −1 with 1 and 2, then −32768 and 5 with −3 and −4.
     let (c, d) = (0x8000_0005, 0xfffd_fffc);
     check("min.s16x2 %r0, %r1, %r2;", "%r0", &two(&[(a, b, 0x0001_ffff), (c, d, 0x8000_fffc)]));
     check("max.s16x2 %r0, %r1, %r2;", "%r0", &two(&[(a, b, 0x7fff_0002), (c, d, 0xfffd_0005)]));
@@ -335,7 +335,7 @@ fn masks_and_short_numbers() {
         &two(&[(0, 32, ALL), (8, 99, 0xffff_ff00), (32, 4, 0), (ALL, ALL, 0)]),
     );
     check("bmsk.wrap.b32 %r0, %r1, %r2;", "%r0", &two(&[(0, 32, 0), (36, 40, 0xff0), (ALL, 1, MIN)]));
-    // The sign is that of the highest bit that is kept.
+    // The sign is that of the highest kept bit.
     let signed = [(0x1280, 8, 0xffff_ff80), (0x127f, 8, 0x7f), (3, 1, ALL), (3, 0, 0), (MIN, 31, 0)];
     let unsigned = [(0x1280, 8, 0x80), (ALL, 1, 1), (ALL, 0, 0), (ALL, 31, MAX)];
     for mode in ["clamp", "wrap"] {
@@ -380,7 +380,7 @@ fn logic_of_three_that_makes_a_predicate() {
     check(&with("or"), "%p0", &any);
     let result = "lop3.or.b32 %r0|%p1, %r1, %r2, %r3, 0x96, 0;";
     check(result, "%r0", &three(&[(6, 3, 2, 7)]));
-    // Neither the result nor the predicate that goes in is needed.
+    // Neither the result nor the input predicate is needed.
     let itself = "setp.eq.u32 %p0, %r4, 0; lop3.and.b32 _|%p0, %r1, %r2, %r3, 0xfe, !%p0;";
     check(itself, "%p0", &[([1, 0, 0, 0], 0), ([1, 0, 0, 1], 1), ([0, 0, 0, 1], 0)]);
 }

@@ -1,5 +1,5 @@
-//! What the interpreter computes and what it refuses: hand-written kernels, whose results were worked out from the PTX ISA,
-//! nvcc's, our own, and all of them broken on purpose.
+//! The interpreter computes right results and refuses invalid kernels. The kernels are hand-written with
+//! results worked out from the PTX ISA, nvcc's, Fusion's, and all of them broken on purpose.
 
 mod arrays;
 mod atomics;

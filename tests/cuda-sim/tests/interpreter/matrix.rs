@@ -1,9 +1,10 @@
-//! `ldmatrix` and `mma.sync` against products made here, of fragments laid out by the figures of the ISA.
+//! `ldmatrix` and `mma.sync` agree with products computed here, on fragments laid out by the figures of the
+//! ISA.
 
 use crate::harness::{self, kernel, threads, to_words, words};
 use half::{bf16, f16};
 
-/// Small whole numbers, which every format holds exactly.
+/// Returns a small integer, which every format represents exactly.
 fn element(row: usize, col: usize, seed: usize) -> f32 {
     ((row * 7 + col * 3 + seed * 5) % 9) as f32 - 4.0
 }
@@ -19,12 +20,13 @@ fn bits(kind: Kind, x: f32) -> u32 {
     match kind {
         Kind::F16 => u32::from(f16::from_f32(x).to_bits()),
         Kind::BF16 => u32::from(bf16::from_f32(x).to_bits()),
-        // The lower 13 bits are none of it.
+        // The lower 13 bits are not part of a TF32 number.
         Kind::TF32 => x.to_bits() | 0x1fff,
     }
 }
 
-/// A lane's registers of the first factor: the ISA's figures for `.m16n8kK`, row = group or group + 8.
+/// Returns a lane's registers of the first factor: the ISA's figures for `.m16n8kK`, row = group or group +
+/// 8.
 fn first(kind: Kind, k: usize, lane: usize) -> Vec<u32> {
     let (group, thread) = (lane / 4, lane % 4);
     let a = |row, col| bits(kind, element(row, col, 1));
@@ -119,7 +121,7 @@ fn products() {
     multiply("m16n8k4.row.col.f32.tf32.tf32.f32", Kind::TF32, 4, false);
 }
 
-/// Loads matrices of which element (row, column) of matrix `m` is `m·64 + row·8 + column`.
+/// Loads matrices with `m·64 + row·8 + column` as element (row, column) of matrix `m`.
 fn matrices(count: usize, trans: &str) -> Vec<u32> {
     let list = (0..count).map(|i| format!("%r{i}")).collect::<Vec<_>>().join(", ");
     let stores: String = (0..count).map(|i| format!("st.global.u32 [%rd1+{}], %r{i};\n", 4 * i)).collect();

@@ -1,4 +1,4 @@
-//! Memory: widths, spaces, atomics, asynchronous copies, and what is counted.
+//! Memory: widths, spaces, atomics, asynchronous copies, and counters are right.
 
 use crate::harness::{
     self, Arg, Shape, blocks, check, kernel, launch, one, s, threads, three, to_words, words, words_of,
@@ -93,7 +93,8 @@ fn parameters_have_offsets() {
     );
 }
 
-/// A kernel in which 64 threads of 2 blocks do an atomic at the first word, and one writes what they got.
+/// Returns a kernel in which 64 threads of 2 blocks do an atomic on the first word, and one writes the
+/// results.
 fn atomically(text: &str, space: &str) -> String {
     kernel(
         &["u64 out"],
@@ -127,9 +128,9 @@ fn atomics_of_global_memory() {
     assert_eq!(sum("red.global.and.b32 [%rd2], 0xf0;", 0xffff), 0xf0);
     assert_eq!(sum("red.global.or.b32 [%rd2], %r1;", 0x100), 0x13f);
     assert_eq!(sum("red.global.xor.b32 [%rd2], %r1;", 9), 9);
-    // Up to 9 and around: 128 times from 0 is 8 more than a multiple of 10.
+    // The counter wraps after 9: 128 increments from 0 give 8 more than a multiple of 10.
     assert_eq!(sum("red.global.inc.u32 [%rd2], 9;", 0), 8);
-    // Down from 0 to 9 first.
+    // The first decrement goes from 0 to 9.
     assert_eq!(sum("red.global.dec.u32 [%rd2], 9;", 0), 2);
     assert_eq!(sum("cvt.rn.f32.u32 %f1, %r1; red.global.add.f32 [%rd2], %f1;", 0), s(4032.0) as u32);
     assert_eq!(sum("atom.global.exch.b32 %r2, [%rd2], 77;", 1), 77);
@@ -151,7 +152,7 @@ fn atomics_of_shared_memory() {
 
 #[test]
 fn halves_are_compared_by_their_own_bits() {
-    // The register was loaded with the sign of a byte: 0xfffe, as is the memory.
+    // The register contains a sign-extended byte, 0xfffe, which equals the memory.
     let text = kernel(
         &["u64 out"],
         ".reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .b16 %h<9>;
@@ -204,11 +205,11 @@ fn asynchronous_copies_land_where_they_are_waited_for() {
     // The second group may still be under way when the first has landed.
     let two = "cp.async.cg.shared.global [%r3], [%rd3], 16; cp.async.commit_group; cp.async.cg.shared.global [%r3+512], [%rd3+512], 16; cp.async.commit_group; cp.async.wait_group 1;";
     assert_eq!(run(two).unwrap().1, all);
-    // 6 bytes of 16 are read; the others are zeros.
+    // 6 bytes of 16 are read, and the others are zeros.
     let filled = "mov.u32 %r8, 6; cp.async.cg.shared.global [%r3], [%rd3], 16, %r8; cp.async.wait_all;";
     let found = run(filled).unwrap().1;
     assert_eq!(found[4..8], [5, 6, 0, 0]);
-    // Without a wait nothing is there.
+    // Without a wait the words are undefined.
     let fault = run("cp.async.cg.shared.global [%r3], [%rd3], 16; cp.async.commit_group;").unwrap_err();
     assert_eq!(fault.kind, cuda_sim::exec::FaultKind::Uninitialized);
     let fault =
@@ -232,7 +233,7 @@ ld.param.u64 %rd1, [in]; mov.u32 %r1, %laneid; mad.lo.u32 %r2, %r1, {stride}, {o
     assert_eq!(found, [4, 5, 8, 32, 32, 1]);
     let wide = counted(16, 0, "st.global.v4.u32 [%rd1], {%r1, %r1, %r1, %r1};");
     assert_eq!((wide.stored, wide.store_sectors, wide.loaded), (512, 16, 0));
-    // Backwards: from byte 248 to byte 124.
+    // Addresses descend from byte 248 to byte 124.
     assert_eq!(counted(4, 0, "sub.u32 %r3, 31, %r1; mul.wide.u32 %rd3, %r3, 8; add.u64 %rd1, %rd1, %rd3; ld.global.u32 %r4, [%rd1];").load_sectors, 5);
 }
 
@@ -255,19 +256,20 @@ mov.u32 %r1, %laneid; mov.u32 %r2, s; mad.lo.u32 %r2, %r1, {stride}, %r2; {acces
         (8, one, [128, 2]),
         (128, one, [128, 32]),
         (132, one, [128, 1]),
-        // A bank gives a word to all that want it, in the second of these rounds.
+        // A bank broadcasts a word to all lanes that read it, in the second of these rounds.
         (
             0,
             "setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [%r2], %r1; bar.warp.sync 0xffffffff; ld.shared.u32 %r3, [%r2];",
             [132, 2],
         ),
-        // Every quarter of a warp is served by itself: side by side, and with as much between, which are half of the banks.
+        // Each quarter of a warp takes a round of its own: contiguous, and with gaps of the same size, which
+        // use half of the banks.
         (16, four, [512, 4]),
         (32, four, [512, 8]),
         (48, four, [512, 4]),
         (8, "st.shared.v2.u32 [%r2], {%r1, %r1};", [256, 2]),
         (1, "st.shared.u8 [%r2], %r1;", [32, 1]),
-        // Backwards, and by fewer lanes.
+        // Lanes in descending order, and fewer lanes.
         (0, "sub.u32 %r3, 31, %r1; mad.lo.u32 %r2, %r3, 4, %r2; st.shared.u32 [%r2], %r1;", [128, 1]),
         (16, "setp.lt.u32 %p1, %r1, 9; @%p1 st.shared.v4.u32 [%r2], {%r1, %r1, %r1, %r1};", [144, 2]),
     ] {
@@ -297,7 +299,7 @@ fn hints_change_nothing() {
 
 #[test]
 fn a_block_may_use_what_others_left_behind_a_fence() {
-    // The last block to count adds what all have stored.
+    // The last block to count adds the words that all have stored.
     let text = kernel(&["u64 out", "u64 parts"], ".reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<3>;
 ld.param.u64 %rd1, [out]; ld.param.u64 %rd2, [parts]; mov.u32 %r1, %ctaid.x; mad.wide.u32 %rd3, %r1, 4, %rd2;
 st.global.u32 [%rd3], %r1; membar.gl; atom.global.inc.u32 %r2, [%rd1], 0xffffffff; setp.ne.u32 %p1, %r2, 7; @%p1 ret;
@@ -338,7 +340,8 @@ fn what_is_read_as_constant_is_not_written() {
         found
     };
     run("ld.global.nc.u32 %r2, [%rd2]; ld.global.u32 %r3, [%rd2]; ld.global.nc.u32 %r4, [%rd1];").unwrap();
-    // Whatever orders them: its own write before and after, another thread's, an atomic's.
+    // A write is a fault in any order: by the thread itself before and after, by another thread, or by an
+    // atomic.
     let found = fault("st.global.u32 [%rd2], %r1; ld.global.nc.u32 %r2, [%rd2];");
     assert!(found.what.contains("read by `.nc`, which thread [0, 0, 0]"), "{found}");
     let found = fault("ld.global.nc.u32 %r2, [%rd2]; st.global.u32 [%rd2], %r1;");
@@ -350,7 +353,7 @@ fn what_is_read_as_constant_is_not_written() {
     fault(
         "@%p2 red.global.add.u32 [%rd1], 1; bar.sync 0; @%p1 ld.global.nc.v4.u32 {%r2, %r3, %r4, %r5}, [%rd1];",
     );
-    // Readers that are remembered one by one.
+    // Readers that the simulator records one by one.
     fault(
         "bar.sync 1, 64; ld.global.u32 %r2, [%rd1]; ld.global.nc.u32 %r2, [%rd1]; bar.sync 0; @%p1 st.global.u32 [%rd1], 1;",
     );
@@ -369,7 +372,7 @@ fn constant_memory_is_that_of_its_variables() {
     };
     run("mov.u64 %rd2, table; ld.const.u32 %r1, [%rd2+8]; st.global.u32 [%rd1], %r1;").unwrap();
     run("cvta.const.u64 %rd2, table; ld.u32 %r1, [%rd2+8];").unwrap();
-    // Nothing is written there, by whatever address.
+    // Constant memory cannot be written, by any address.
     let table = "mov.u64 %rd2, table; cvta.const.u64 %rd3, %rd2;";
     for write in [
         "st.u32 [%rd3+8], 5;",

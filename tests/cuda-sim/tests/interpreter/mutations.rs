@@ -1,23 +1,23 @@
-//! Kernels broken on purpose, in each way that a compiler may go wrong: the simulator catches all of them, and says
-//! which rule was broken, or the result is wrong.
+//! Kernels broken on purpose, in each way that a compiler may go wrong, are caught. The simulator reports the
+//! broken rule, or the result is wrong.
 //!
-//! A mutation is an edit of the text of a kernel that works. Those of our compiler come from the reviewed snapshots;
-//! most barriers, shuffles and shared memory come from nvcc's.
+//! A mutation is an edit of the text of a kernel that works. Fusion's kernels come from the reviewed
+//! snapshots. Most barriers, shuffles and accesses to shared memory come from nvcc's.
 
 use crate::cases::{self, Case, Trouble};
 use cuda_sim::exec::FaultKind::{self, Barrier, Mask, Misaligned, OutOfBounds, Race, Uninitialized};
 
-/// A change of the nth line, from 0, that holds a text.
+/// A change of the nth line, from 0, that contains a text.
 enum Edit {
     Drop(usize, &'static str),
     Put(usize, &'static str, &'static str),
     /// Exchanges the last two operands.
     Swap(usize, &'static str),
-    /// Moves the line before the first that holds another text.
+    /// Moves the line before the first one that contains another text.
     Hoist(usize, &'static str, &'static str),
 }
 
-/// What notices.
+/// The check that catches a mutation.
 #[derive(Debug, PartialEq)]
 enum Caught {
     By(FaultKind),
@@ -42,11 +42,11 @@ const fn mutation(
     Mutation { what, case, edits, caught }
 }
 
-/// Two turns of the loop for some threads, and a rest.
+/// Two iterations of the loop for some threads, and a remainder.
 fn gate() -> Case {
     cases::gate(1003)
 }
-/// More threads than there is to do.
+/// More threads than elements.
 fn small_gate() -> Case {
     cases::gate(403)
 }
@@ -62,11 +62,11 @@ fn block_sum() -> Case {
 fn softmax_row() -> Case {
     cases::softmax_row(3, 97, 96)
 }
-/// Of one warp.
+/// A softmax by one warp.
 fn softmax_warp() -> Case {
     cases::softmax_row(2, 97, 32)
 }
-/// One block for several rows, of a round and a part for each thread.
+/// One block for several rows, with one full iteration and a partial one for each thread.
 fn rows() -> Case {
     cases::largest_and_sum(3, 1200)
 }
@@ -138,7 +138,7 @@ const MUTATIONS: [Mutation; 39] = [
     mutation("counts that no one cleared", histogram, &[Drop(0, "st.shared.u32")], By(Uninitialized)),
 ];
 
-/// The text after an edit, which has its place there.
+/// Returns the text after an edit, whose line must exist.
 fn edited(text: &str, edit: &Edit) -> String {
     let (Drop(nth, at) | Put(nth, at, _) | Swap(nth, at) | Hoist(nth, at, _)) = edit;
     let mut lines: Vec<String> = text.lines().map(String::from).collect();

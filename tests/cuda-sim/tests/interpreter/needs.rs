@@ -1,12 +1,12 @@
-//! Every instruction, where the text's `.version` or `.target` is too low for it, is refused with what it needs; NVIDIA's
-//! assembler, where it is at hand, refuses the same ones and asks for the same.
+//! Every instruction is refused, with its requirement, if the text's `.version` or `.target` is too low for
+//! it. NVIDIA's assembler, where available, refuses the same ones and asks for the same.
 
 use crate::harness::assembled;
 use cuda_sim::ptx;
 
 const FIRST: (u32, u32) = (4, 0);
 
-/// What each instruction needs, and the instruction.
+/// Returns the version and target that each instruction requires, and the instruction.
 pub(crate) fn table() -> Vec<((u32, u32), u32, &'static str)> {
     let rows = include_str!("data/needs.txt").lines().filter(|line| !line.starts_with("//"));
     let row = |line: &'static str| {
@@ -22,7 +22,7 @@ fn number(version: &str) -> (u32, u32) {
     (major.parse().expect("a number"), minor.parse().expect("a number"))
 }
 
-/// A module of these instructions, each on its own line after [`HEAD`] lines.
+/// Returns a module of these instructions, each on its own line after [`HEAD`] lines.
 fn text<'a>(version: (u32, u32), target: u32, lines: impl IntoIterator<Item = &'a str>) -> String {
     let body: Vec<&str> = lines.into_iter().collect();
     format!(
@@ -31,7 +31,7 @@ fn text<'a>(version: (u32, u32), target: u32, lines: impl IntoIterator<Item = &'
 {}\n{}\nret;\n}}\n",
         version.0,
         version.1,
-        // It is asked for by the directive, not only by the jump.
+        // The directive has the version requirement, not only the jump.
         if version >= (6, 0) { "targets: .branchtargets done; done:" } else { "" },
         body.join("\n"),
     )
@@ -39,12 +39,12 @@ fn text<'a>(version: (u32, u32), target: u32, lines: impl IntoIterator<Item = &'
 
 const HEAD: usize = 6;
 
-/// The text's error, if it has one.
+/// Returns the text's error, if it has one.
 fn error(version: (u32, u32), target: u32, instruction: &str) -> Option<String> {
     ptx::parse(&text(version, target, [instruction])).err().map(|error| error.message)
 }
 
-/// Versions with the newest architecture that each knows, then architectures.
+/// Versions with the newest architecture of each, then architectures.
 const HEADERS: [((u32, u32), u32); 34] = [
     ((4, 0), 50),
     ((4, 1), 52),
@@ -111,7 +111,8 @@ fn the_assembler_says_the_same() {
     let table = table();
     let lines = || table.iter().map(|(.., instruction)| *instruction);
     for (version, target) in HEADERS {
-        // It counts the jump and its list as one place each; without a list there is nothing to jump to.
+        // The assembler reports the jump and its list as one place each. Without a list the jump has no
+        // target.
         let Some((_, log)) = assembled(&text(version, target, lines()), &format!("sm_{target}")) else {
             return;
         };
@@ -136,7 +137,7 @@ fn the_assembler_says_the_same() {
     }
 }
 
-/// Architectures with the first version that has them.
+/// Architectures with the first version that supports each.
 const TARGETS: [(&str, (u32, u32)); 24] = [
     ("50", (4, 0)),
     ("52", (4, 1)),
@@ -259,7 +260,7 @@ fn directives_of_clusters_need_a_version_and_a_target() {
 
 #[test]
 fn arrivals_without_a_state_need_a_version() {
-    // Each by itself: after `_`, where it does not know it, the assembler reads no further.
+    // Each instruction is assembled alone, because the assembler stops at an unknown `_`.
     let arrivals = [
         ("mbarrier.arrive.shared.b64 _, [%r1];", (7, 1), 80),
         ("mbarrier.arrive.shared::cta.b64 _, [%r1];", (7, 8), 80),

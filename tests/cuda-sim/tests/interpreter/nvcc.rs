@@ -1,11 +1,11 @@
-//! PTX that Fusion did not emit: what nvcc makes of small CUDA C++ kernels runs without a fault and computes what
-//! references in f64 say, at sizes that are multiples of nothing.
+//! PTX that Fusion did not emit runs without a fault and agrees with references in f64. nvcc compiled it from
+//! small CUDA C++ kernels, and no block size divides the numbers of elements.
 
 use crate::cases;
 
 #[test]
 fn saxpy() {
-    // More threads than elements at first, and several elements for a thread at last.
+    // The first sizes have more threads than elements, and the last several elements for a thread.
     for n in [1, 31, 1000, 4099] {
         cases::saxpy(n).passes();
     }

@@ -1,5 +1,5 @@
-//! What orders the accesses of threads and what does not: fences about atomics and flags, barriers of some threads, and
-//! exchanges of lanes that are at different places.
+//! Fences with atomics or flags, barriers of some threads, and exchanges of lanes at different places order
+//! accesses of threads. Nothing else does.
 
 use crate::harness::{self, assemble, blocks, fault_of, kernel, run, threads, warp, words, words_of};
 use cuda_sim::exec::{Fault, FaultKind};
@@ -16,17 +16,17 @@ fn text(body: &str) -> String {
 
 const ZEROS: [u32; 64] = [0; 64];
 
-/// Two blocks of a thread, of which the second waits for the flag of the first, with what each does before and after.
+/// Returns two blocks of one thread each. The second waits for the first's flag, with code before and after.
 fn handed(first: &str, second: &str) -> String {
     text(&format!("@%p1 bra other; {first} bra end; other: {second} end:"))
 }
 
-/// How often a launch is tried: what blocks do at one time is not always the same.
+/// Number of launches of each test, because blocks interleave differently in each.
 const TRIES: usize = 4;
 
 fn tries(body: &str, grid: u32, block: u32) -> Vec<Option<Fault>> {
     assemble(body);
-    // A block may wait for one that the machine has put aside.
+    // A block may wait for one that the scheduler has suspended.
     let once = || run(body, blocks(grid, block), &[words(&ZEROS), words(&ZEROS)], 1 << 23).err();
     std::iter::repeat_with(once).take(TRIES).collect()
 }
@@ -53,20 +53,20 @@ fn a_flag_orders_with_a_fence_on_both_sides() {
     const FENCE: &str = "membar.gl;";
     let first = |parts: &[&str]| parts.join(" ");
     clean_in(&handed(&first(&[WRITE, FENCE, SET]), &first(&[WAIT, FENCE, READ])), 2, 1);
-    // Also what the first has read and the second writes.
+    // The first block's read is ordered before the second's write as well.
     clean_in(&handed(&first(&[READ, FENCE, SET]), &first(&[WAIT, FENCE, WRITE])), 2, 1);
     for (releases, acquires) in [
         (&[WRITE, SET][..], &[WAIT, FENCE, READ][..]),
         (&[WRITE, FENCE, SET], &[WAIT, READ]),
-        // Fences of both, in the wrong places.
+        // Both fences, in the wrong places.
         (&[WRITE, SET, FENCE], &[WAIT, FENCE, READ]),
         (&[WRITE, FENCE, SET], &[FENCE, WAIT, READ]),
         (&[FENCE, WRITE, SET], &[WAIT, FENCE, READ]),
         (&[WRITE, FENCE, SET], &[FENCE, READ]),
-        // What comes after the release.
+        // Accesses after the release.
         (&[FENCE, SET, WRITE, FENCE], &[WAIT, FENCE, READ]),
         (&[WRITE, FENCE, SET, WRITE], &[WAIT, FENCE, READ]),
-        // Of the block only.
+        // Fences of block scope.
         (&[WRITE, "membar.cta;", SET], &[WAIT, FENCE, READ]),
         (&[WRITE, FENCE, SET], &[WAIT, "membar.cta;", READ]),
     ] {
@@ -81,7 +81,7 @@ fn a_flag_orders_with_a_fence_on_both_sides() {
     race_in(&handed(&first(&[WRITE, release]), &first(&[WAIT, READ])), 2, 1);
     let of_block = release.replace("gpu", "cta");
     race_in(&handed(&first(&[WRITE, &of_block]), &first(&[&acquire, READ])), 2, 1);
-    // What comes after a release is not released. Of one block, whose warps run in turn.
+    // Accesses after a release are not released. The warps of one block run one after another.
     let in_turn = |first: &[&str]| {
         let first = first.join(" ");
         text(&format!(
@@ -90,14 +90,15 @@ fn a_flag_orders_with_a_fence_on_both_sides() {
     };
     clean_in(&in_turn(&[WRITE, release]), 1, 33);
     race_in(&in_turn(&[release, WRITE]), 1, 33);
-    // A value of before says nothing.
+    // An old value of the flag orders nothing.
     let look = "ld.relaxed.gpu.global.u32 %r5, [%rd2+4];";
     race_in(&handed(&first(&[WRITE, FENCE, SET]), &first(&[look, FENCE, READ])), 2, 1);
 }
 
 #[test]
 fn what_a_barrier_gathers_is_released_and_handed_on() {
-    // All threads store, the first of them releases after a barrier; the other block's first acquires before one.
+    // All threads store, and the first releases after a barrier. The other block's first thread acquires
+    // before one.
     let body = |fence: &str| {
         handed(
             &format!("st.global.u32 [%rd3], %r1; bar.sync 0; setp.eq.u32 %p2, %r1, 0; @%p2 {fence} @%p2 st.volatile.global.u32 [%rd2], 1;"),
@@ -107,7 +108,7 @@ meet: bar.sync 0; xor.b32 %r6, %r1, 37; mad.wide.u32 %rd4, %r6, 4, %rd1; ld.glob
     };
     clean_in(&body("membar.gl;"), 2, 64);
     race_in(&body("membar.cta;"), 2, 64);
-    // From the first block to the third by way of the second, which touches nothing.
+    // The order passes from the first block to the third through the second, which accesses nothing else.
     let chain = text(
         "setp.eq.u32 %p2, %r2, 0; @%p2 st.global.u32 [%rd1], 5; @%p2 bra set;
 again: ld.volatile.global.u32 %r5, [%rd2]; setp.ne.u32 %p3, %r5, %r2; @%p3 bra again; FENCE
@@ -120,7 +121,7 @@ set: membar.gl; add.u32 %r7, %r2, 1; st.volatile.global.u32 [%rd2], %r7;",
 
 #[test]
 fn atomics_hand_on_what_those_before_released() {
-    // Every block adds its part; the last of them reads all.
+    // Every block stores its part, and the last one reads all.
     let last = text("mad.wide.u32 %rd4, %r2, 4, %rd1; st.global.u32 [%rd4], %r2; RELEASE atom.global.add.u32 %r5, [%rd2], 1;
 setp.ne.u32 %p2, %r5, 7; @%p2 ret; ACQUIRE mov.u32 %r6, 0;
 again: ld.global.u32 %r7, [%rd1]; add.u64 %rd1, %rd1, 4; add.u32 %r6, %r6, 1; setp.lt.u32 %p3, %r6, 8; @%p3 bra again;");
@@ -128,7 +129,7 @@ again: ld.global.u32 %r7, [%rd1]; add.u64 %rd1, %rd1, 4; add.u32 %r6, %r6, 1; se
     clean_in(&with("membar.gl;", "membar.gl;"), 8, 1);
     race_in(&with("", "membar.gl;"), 8, 1);
     race_in(&with("membar.gl;", ""), 8, 1);
-    // `red` asks for nothing, so that nothing is acquired by it.
+    // `red` returns no value, so it acquires nothing.
     let red = handed(
         "st.global.u32 [%rd1], 1; membar.gl; st.volatile.global.u32 [%rd2], 1;",
         "again: ld.volatile.global.u32 %r5, [%rd2+4]; red.global.add.u32 [%rd2], 1; membar.gl; ld.global.u32 %r6, [%rd1];",
@@ -138,7 +139,7 @@ again: ld.global.u32 %r7, [%rd1]; add.u64 %rd1, %rd1, 4; add.u32 %r6, %r6, 1; se
 
 #[test]
 fn locks_of_fences_and_exchanges_order() {
-    // Every thread of every block adds one to a plain word, in turn.
+    // Every thread of every block adds one to a plain word, one at a time.
     let lock = |take: &str, give: &str| {
         text(&format!(
             "again: atom.{take} %r5, [PLACE], 0, 1; setp.ne.u32 %p2, %r5, 0; @%p2 bra again; FENCE
@@ -157,7 +158,7 @@ FENCE {give}"
             race_in(&text.replacen("membar.gl;", "", 1), grid, block);
         }
     }
-    // In shared memory, by fences of the block: of three warps, a thread each.
+    // A lock in shared memory, with fences of block scope, for a thread of each of three warps.
     let shared = "setp.eq.u32 %p3, %r1, 0; @%p3 st.shared.u32 [%r3], 0; @%p3 st.shared.u32 [%r3+4], 0; bar.sync 0; and.b32 %r8, %r1, 31; setp.ne.u32 %p4, %r8, 0; @%p4 bra done;
 again: atom.shared.cas.b32 %r5, [%r3], 0, 1; setp.ne.u32 %p2, %r5, 0; @%p2 bra again; membar.cta;
 ld.shared.u32 %r6, [%r3+4]; add.u32 %r6, %r6, 1; st.shared.u32 [%r3+4], %r6;
@@ -166,7 +167,7 @@ membar.cta; atom.shared.exch.b32 %r7, [%r3], 0; done: bar.sync 0; @%p3 ld.shared
     let found = words_of(&shared, threads(96), &[words(&ZEROS), words(&ZEROS)]);
     assert_eq!(found[0], 3);
     race_in(&shared.replacen("membar.cta;", "", 1), 1, 96);
-    // A lock that fails gives nothing on.
+    // A failed lock hands nothing on.
     let failed = handed(
         "st.global.u32 [%rd1], 1; membar.gl; atom.global.cas.b32 %r5, [%rd2], 9, 1; st.volatile.global.u32 [%rd2+4], 1;",
         "again: ld.volatile.global.u32 %r6, [%rd2+8]; atom.global.cas.b32 %r5, [%rd2], 9, 1; membar.gl; ld.global.u32 %r6, [%rd1];",
@@ -176,7 +177,7 @@ membar.cta; atom.shared.exch.b32 %r7, [%r3], 0; done: bar.sync 0; @%p3 ld.shared
 
 #[test]
 fn a_grid_may_meet_at_a_counter() {
-    // What all blocks have read is written by one after all have met.
+    // One thread writes a word that all blocks have read, after all have met.
     let body = "ld.global.u32 %r5, [%rd1]; bar.sync 0; setp.ne.u32 %p2, %r1, 0; @%p2 bra meet;
 membar.gl; atom.global.add.u32 %r6, [%rd2], 1; again: ld.volatile.global.u32 %r7, [%rd2]; setp.lt.u32 %p3, %r7, 2; @%p3 bra again; membar.gl;
 meet: bar.sync 0; @!%p1 setp.eq.u32 %p4, %r1, 5; @!%p1 bra write; bra end; write: @%p4 st.global.u32 [%rd1], 1; end:";
@@ -186,7 +187,7 @@ meet: bar.sync 0; @!%p1 setp.eq.u32 %p4, %r1, 5; @!%p1 bra write; bra end; write
 
 #[test]
 fn some_lanes_of_a_warp_order_no_others() {
-    // Lanes of a group exchange by shared memory; each reads its neighbour's word.
+    // Lanes of a group exchange words through shared memory, and each reads its neighbour's.
     let body = |mask: &str, neighbour: u32| {
         format!(
             "st.shared.u32 [%r4], 0; bar.sync 0; st.shared.u32 [%r4], %r1; {mask} xor.b32 %r5, %r1, {neighbour}; mad.lo.u32 %r5, %r5, 4, %r3; ld.shared.u32 %r6, [%r5];"
@@ -202,12 +203,12 @@ fn some_lanes_of_a_warp_order_no_others() {
     let odd = "and.b32 %r7, %r1, 1; shl.b32 %r8, 0x55555555, %r7; bar.warp.sync %r8;";
     clean_in(&text(&body(odd, 2)), 1, 32);
     race_in(&text(&body(odd, 1)), 1, 32);
-    // Groups that overlap hand on what they know.
+    // Overlapping groups hand on their order.
     let twice = "and.b32 %r7, %r1, 24; shl.b32 %r8, 255, %r7; bar.warp.sync %r8; and.b32 %r7, %r1, 16; shl.b32 %r8, 65535, %r7; bar.warp.sync %r8;";
     clean_in(&text(&body(twice, 12)), 1, 32);
     race_in(&text(&body(twice, 16)), 1, 32);
     clean_in(&text(&body(&format!("{eights} bar.warp.sync -1;"), 31)), 1, 32);
-    // Readers of a group, then a writer of it; and of another.
+    // A group's readers, then a writer of the same group, and of another.
     let reads = |writer: u32| {
         format!(
             "st.shared.u32 [%r4], 0; bar.sync 0; and.b32 %r7, %r1, 24; mad.lo.u32 %r5, %r7, 4, %r3; ld.shared.u32 %r6, [%r5]; shl.b32 %r8, 255, %r7; bar.warp.sync %r8; setp.eq.u32 %p2, %r1, {writer}; @%p2 st.shared.u32 [%r3+32], 1;"
@@ -231,7 +232,7 @@ xor.b32 %r6, %r1, {other}; mad.lo.u32 %r6, %r6, 4, %r3; ld.shared.u32 %r7, [%r6]
     };
     clean_in(&body(32), 1, 128);
     race_in(&body(64), 1, 128);
-    // Those that only arrive know nothing of those that wait.
+    // Threads that only arrive are not ordered after those that wait.
     let arrive = |rest: &str| {
         text(&format!(
             "st.shared.u32 [%r4], 0; bar.sync 0; setp.lt.u32 %p2, %r1, 32; xor.b32 %r6, %r1, 32; mad.lo.u32 %r6, %r6, 4, %r3; @%p2 bra wait; st.shared.u32 [%r4], 1; bar.arrive 1, 64; {rest} bra end; wait: bar.sync 1, 64; ld.shared.u32 %r7, [%r6]; end:"
@@ -243,7 +244,7 @@ xor.b32 %r6, %r1, {other}; mad.lo.u32 %r6, %r6, 4, %r3; ld.shared.u32 %r7, [%r6]
 
 #[test]
 fn a_thread_that_has_ended_takes_part_in_no_barrier() {
-    // The second warp, or a lane, stores and ends; the others meet and read what it stored.
+    // The second warp, or a lane, stores and ends. The others meet and read the stored words.
     let warp = "setp.lt.u32 %p2, %r1, 32; xor.b32 %r5, %r1, 32; mad.lo.u32 %r5, %r5, 4, %r3; mad.wide.u32 %rd4, %r5, 1, %rd1; @%p2 bra meet;";
     let ended = |store: &str, load: &str| text(&format!("{warp} {store} exit; meet: bar.sync 0; {load}"));
     const LOAD: &str = "ld.shared.u32 %r6, [%r5];";
@@ -264,7 +265,7 @@ fn a_thread_that_has_ended_takes_part_in_no_barrier() {
         1,
         33,
     );
-    // What it did before a barrier that it came to is told by that.
+    // A barrier orders the accesses before it, even of a thread that ends later.
     clean_in(&text(&format!("st.shared.u32 [%r4], %r1; bar.sync 0; {warp} exit; meet: {LOAD}")), 1, 64);
     let lane = |before: &str, own: &str| {
         text(&format!(
@@ -273,7 +274,7 @@ fn a_thread_that_has_ended_takes_part_in_no_barrier() {
     };
     race_in(&lane("", "st.shared.u32 [%r4], %r1;"), 1, 32);
     clean_in(&lane("st.shared.u32 [%r4], %r1; bar.warp.sync -1;", ""), 1, 32);
-    // By its warp's barrier the rest of the warp knows, and hands it on.
+    // The warp's barrier orders the lane's accesses for the rest of the warp, which hands the order on.
     let handed_on = "st.shared.u32 [%r4], %r1; bar.warp.sync -1; setp.eq.u32 %p2, %r1, 5; @%p2 exit; bar.sync 0; ld.shared.u32 %r6, [%r3+20];";
     clean_in(&text(handed_on), 1, 64);
 }
@@ -302,7 +303,7 @@ fn strong_accesses_of_other_lengths_are_not_alike() {
         (LONG, "red.global.add.u64 [%rd1], %rd4"),
         (LONG, "red.global.add.u32 [%rd1+8], 1"),
         ("ld.relaxed.gpu.global.u64 %rd5, [%rd1]", "ld.relaxed.gpu.global.u32 %r5, [%rd1]"),
-        // Elements of a vector are accesses of their own.
+        // Elements of a vector are separate accesses.
         ("st.volatile.global.v4.u32 [%rd1], {%r1, %r1, %r1, %r1}", "red.global.add.u32 [%rd1+8], 1"),
         (
             "st.volatile.global.v4.u32 [%rd1], {%r1, %r1, %r1, %r1}",
@@ -322,7 +323,7 @@ fn lanes_exchange_from_both_arms_of_a_branch() {
         ))
     };
     let each = |f: fn(u32) -> u32| (0..32).map(f).collect::<Vec<u32>>();
-    // With its own part of the warp, and with all, from other registers.
+    // Shuffles among a part of the warp, and among all lanes from different registers.
     let own = arms(
         "shfl.sync.bfly.b32 %r0, %r1, 2, 31, 0x55555555;",
         "add.u32 %r3, %r1, 100; shfl.sync.bfly.b32 %r0, %r3, 4, 31, 0xaaaaaaaa;",
@@ -349,11 +350,11 @@ fn lanes_exchange_from_both_arms_of_a_branch() {
     );
     let sums = arms("redux.sync.add.u32 %r0, %r1, -1;", "redux.sync.add.u32 %r0, %r9, -1;");
     assert_eq!(sums, each(|_| (0..32).step_by(2).sum::<u32>() + 16 * 7));
-    // The two meet: memory of the one arm is the other's after it.
+    // The two arms meet, so stores of one arm are ordered before reads of the other.
     let meet = "st.shared.u32 [%r4], 0; bar.sync 0; and.b32 %r5, %r1, 1; setp.eq.u32 %p2, %r5, 1; xor.b32 %r6, %r1, 1; mad.lo.u32 %r6, %r6, 4, %r3; st.shared.u32 [%r4], %r1;
 @%p2 bra odd; bar.warp.sync -1; ld.shared.u32 %r7, [%r6]; bra end; odd: bar.warp.sync MASK; ld.shared.u32 %r7, [%r6]; end:";
     clean_in(&text(&meet.replace("MASK", "-1")), 1, 32);
-    // What is not the same does not meet.
+    // Different instructions do not meet.
     for (a, b) in [
         ("shfl.sync.bfly.b32 %r0, %r1, 1, 31, -1;", "shfl.sync.down.b32 %r0, %r1, 1, 31, -1;"),
         ("vote.sync.any.pred %p2, %p1, -1;", "vote.sync.all.pred %p2, %p1, -1;"),
@@ -381,7 +382,7 @@ fn votes_do_without_those_that_have_exited() {
     assert_eq!(found("vote.sync.all.pred %p3, !%p1, -1; selp.u32 %r0, 1, 0, %p3;"), [1; 31]);
     assert_eq!(found("redux.sync.add.u32 %r0, %r2, -1;"), [15; 31]);
     assert_eq!(found("mov.u32 %r2, 3; match.any.sync.b32 %r0, %r2, -1;"), [!(1 << 5); 31]);
-    // Nothing is read of them by a shuffle, and there are none of a lane that never was.
+    // A shuffle cannot read exited lanes, and a lane that never existed is no exited one.
     let shuffle = format!("{exit} shfl.sync.idx.b32 %r0, %r1, 0, 31, -1;");
     fault_of(&harness::warp_text(&shuffle), threads(32), &[words(&[0; 32])], FaultKind::Mask);
     let vote = "setp.eq.u32 %p1, %r1, 5; vote.sync.any.pred %p2, %p1, -1; mov.u32 %r0, 1;";
@@ -390,7 +391,8 @@ fn votes_do_without_those_that_have_exited() {
 
 #[test]
 fn each_of_several_readers_may_be_ordered_before_a_writer() {
-    // Two warps read a word and arrive; the third writes it after them. A reader that does not arrive races.
+    // Two warps read a word and arrive, and the third writes it afterwards. A reader that does not arrive
+    // races.
     let arrive = |other: &str, count: u32| {
         text(&format!(
             "setp.eq.u32 %p9, %r1, 0; @%p9 st.shared.u32 [%r3], 0; bar.sync 0; shr.u32 %r5, %r1, 5; setp.eq.u32 %p2, %r5, 0; setp.eq.u32 %p3, %r5, 1; setp.eq.u32 %p4, %r5, 2; setp.eq.u32 %p5, %r5, 3;
@@ -405,13 +407,13 @@ third: bar.sync 1, {count}; setp.eq.u32 %p6, %r1, 64; @%p6 st.shared.u32 [%r3], 
     clean_in(&arrive("", 96), 1, 128);
     clean_in(&arrive("ld.shared.u32 %r6, [%r3]; bar.arrive 1, 128;", 128), 1, 128);
     race_in(&arrive("ld.shared.u32 %r6, [%r3];", 96), 1, 128);
-    // The same of atomics before a plain write.
+    // The same applies to atomics before a plain write.
     clean_in(
         &arrive("", 96).replace("ld.shared.u32 %r6, [%r3]", "atom.shared.add.u32 %r6, [%r3], 1"),
         1,
         128,
     );
-    // Lanes far apart in a warp read, and meet the one that writes; those between do not.
+    // Lanes far apart in a warp read, and meet the writing lane. Lanes in between do not.
     let lanes = |mask: &str| {
         text(&format!(
             "setp.eq.u32 %p9, %r1, 0; @%p9 st.shared.u32 [%r3], 0; bar.sync 0; and.b32 %r5, %r1, 7; setp.ne.u32 %p2, %r5, 2; @%p2 bra end; ld.shared.u32 %r6, [%r3];
@@ -425,7 +427,8 @@ bar.warp.sync {mask}; setp.eq.u32 %p3, %r1, 18; @%p3 st.shared.u32 [%r3], 1; end
 
 #[test]
 fn each_of_several_blocks_that_read_may_be_ordered_before_a_writer() {
-    // Of many blocks, two read and count; the third waits for both and writes. The others have begun, and do nothing.
+    // Two of many blocks read and count, and a third waits for both and writes. The others begin and do
+    // nothing.
     let body = |fence: &str, wanted: u32| {
         text(&format!(
             "setp.lt.u32 %p2, %r2, 2; @%p2 bra read; setp.ne.u32 %p3, %r2, 5; @%p3 bra end;
@@ -441,7 +444,7 @@ read: ld.global.u32 %r6, [%rd1]; bar.sync 0; setp.ne.u32 %p6, %r1, 0; @%p6 bra e
 
 #[test]
 fn a_writer_knows_of_every_block_that_read() {
-    // More blocks have read than are noted one by one; the last writes when all have counted.
+    // More blocks read than the simulator records one by one. The last block writes after all have counted.
     let body = |fence: &str| {
         text(&format!(
             "setp.eq.u32 %p2, %r2, 79; @%p2 bra last; ld.global.u32 %r6, [%rd1]; setp.eq.u32 %p3, %r2, 0; {fence} red.relaxed.gpu.global.add.u32 [%rd2], 1; bra end;
@@ -449,13 +452,13 @@ last: ld.relaxed.gpu.global.u32 %r5, [%rd2]; setp.lt.u32 %p4, %r5, 79; @%p4 bra 
         ))
     };
     clean_in(&body("membar.gl;"), 80, 1);
-    // It knows of the first alone.
+    // The writer is ordered after the first reader alone.
     race_in(&body("@%p3 membar.gl;"), 80, 1);
 }
 
 #[test]
 fn an_acquiring_read_is_no_fence_for_other_places() {
-    // The flag is read relaxed, and then another word acquired: only where that is the flag again does it order.
+    // The flag is read relaxed, and then a word is acquired. Only an acquire of the flag itself orders.
     const WRITE: &str = "st.global.u32 [%rd1], 7; membar.gl; st.relaxed.gpu.global.u32 [%rd2], 1;";
     let wait = |place: u32| {
         format!(
@@ -465,7 +468,7 @@ fn an_acquiring_read_is_no_fence_for_other_places() {
     clean_in(&handed(WRITE, &wait(0)), 2, 1);
     race_in(&handed(WRITE, &wait(4)), 2, 1);
     clean_in(&handed(WRITE, &wait(4).replace("ld.global.u32 %r6", "membar.gl; ld.global.u32 %r6")), 2, 1);
-    // The same of releases: a flag that is set after the release of another word tells nothing.
+    // The same applies to releases: a flag that is set after the release of another word orders nothing.
     let set = |place: u32| {
         format!(
             "st.global.u32 [%rd1], 7; st.release.gpu.global.u32 [%rd2+{place}], 1; st.relaxed.gpu.global.u32 [%rd2], 1;"

@@ -1,10 +1,10 @@
-//! What is no PTX, or none that is known, is said with its place and the instruction's name.
+//! Invalid or unknown PTX is reported with its place and the instruction's name.
 
 use crate::harness;
 use crate::harness::kernel;
 use cuda_sim::ptx;
 
-/// The place and the text of the error of a body.
+/// Returns the place and the text of a body's error.
 fn error(body: &str) -> (u32, u32, String) {
     let text = kernel(
         &["u64 out"],
@@ -137,7 +137,7 @@ fn nothing_makes_it_panic() {
         assert!(ptx::parse(&text[..end]).is_err() || text[end..].trim().is_empty());
         let _either = ptx::parse(&format!("{}{}", &text[..end], &text[end + 1..]));
     }
-    // Functions are looked for before they are read.
+    // The parser looks for functions before it reads them.
     let text = include_str!("data/device_functions.ptx");
     for end in (0..text.len()).step_by(5) {
         let _either = ptx::parse(&text[..end]);
@@ -153,7 +153,7 @@ fn registers_are_counted_as_a_compiler_would() {
         harness::assemble(&text);
         ptx::parse(&text).unwrap().kernels[0].registers
     };
-    // Of many registers with short lives few are needed at once: an address and two words.
+    // Many registers with short lives need few at once: an address and two words.
     let chain: String = (1..50).map(|i| format!("add.u32 %r{}, %r{}, %r{i};\n", i + 1, i)).collect();
     assert_eq!(
         registers(&format!(
@@ -161,7 +161,7 @@ fn registers_are_counted_as_a_compiler_would() {
         )),
         3
     );
-    // What is used in a loop lives through all of it.
+    // A value that a loop uses is live in all of it.
     let looped = "ld.param.u64 %rd1, [out]; mov.u32 %r1, 0; mov.u32 %r2, 7; mov.u32 %r3, 9; L: add.u32 %r1, %r1, %r2; mov.u32 %r4, 1; add.u32 %r1, %r1, %r4; setp.lt.u32 %p1, %r1, %r3; @%p1 bra L; st.global.u32 [%rd1], %r1;";
     assert_eq!(registers(looped), 6);
 }

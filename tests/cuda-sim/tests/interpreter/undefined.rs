@@ -1,6 +1,6 @@
-//! Values that are not defined: of registers that nothing wrote, of shared and local memory that nothing wrote, and of
-//! shuffles from lanes that take no part. They are faults where they decide an address, a way or what is stored in global
-//! memory, and nothing before.
+//! Undefined values come from unwritten registers, from unwritten shared and local memory, and from shuffles
+//! of absent lanes. They are faults only where they determine an address, a branch or a store to global
+//! memory.
 
 use crate::harness::{self, fault_of, kernel, launch, threads, words};
 use cuda_sim::exec::{Fault, FaultKind};
@@ -42,11 +42,11 @@ fn what_is_computed_with_it_is_undefined() {
             clean(body);
         }
     }
-    // Only in the lanes where it is.
+    // Only the lanes with the undefined value have a fault.
     let some = "mov.u32 %r9, 5; setp.gt.u32 %p1, %r1, 20; @%p1 mov.u32 %r9, %r8; add.u32 %r10, %r9, 1;";
     assert_eq!(undefined(&format!("{some} {STORE}")).thread, [21, 0, 0]);
     clean(&format!("{some} @!%p1 {STORE}"));
-    // It is gone once something is written.
+    // A write makes the register defined.
     clean(&format!("add.u32 %r10, %r9, 1; mov.u32 %r10, 5; {STORE}"));
 }
 
@@ -84,7 +84,7 @@ fn of_a_choice_only_what_is_chosen_matters() {
 
 #[test]
 fn a_shuffle_may_read_a_lane_that_takes_no_part() {
-    // The sum of eight lanes, of which the upper get what none gives.
+    // The sum of eight lanes. The upper lanes read lanes that do not take part.
     let sum = |store: &str| {
         let step = |distance: u32| {
             format!("shfl.sync.down.b32 %r11, %r10, {distance}, 31, 0xff; add.u32 %r10, %r10, %r11;")
@@ -99,7 +99,7 @@ fn a_shuffle_may_read_a_lane_that_takes_no_part() {
     );
     assert_eq!((found[0], found[1]), (28, 9));
     assert_eq!(undefined(&sum(STORE)).thread, [1, 0, 0]);
-    // What a lane gives that has nothing is nothing.
+    // An undefined value stays undefined through a shuffle.
     let given = "setp.eq.u32 %p1, %r1, 3; @!%p1 mov.u32 %r9, 5; shfl.sync.up.b32 %r10, %r9, 1, 0, -1;";
     clean(given);
     assert_eq!(undefined(&format!("{given} {STORE}")).thread, [4, 0, 0]);
@@ -121,7 +121,7 @@ ldmatrix.sync.aligned.m8n8.x{count}.shared.b16 {{{d}}}, [%r10];"
     }
 }
 
-/// What is loaded of a word of shared memory that nothing wrote, in `%r9`.
+/// Loads an unwritten word of shared memory into `%r9`.
 const UNSET: &str = "ld.shared.u32 %r9, [%r3];";
 
 #[test]
@@ -136,7 +136,7 @@ fn memory_that_nothing_wrote_is_undefined_where_it_is_used() {
         "setp.eq.u32 %p1, %r9, 0; @%p1 bra end; end:",
         "shfl.sync.bfly.b32 %r10, %r9, 1, 31, -1; st.global.u32 [%rd2], %r10;",
         "vote.sync.ballot.b32 %r11, %p1, -1;",
-        // By way of memory of its own, and of other threads.
+        // The value passes through the thread's own memory, and through other threads.
         ".local .align 4 .b32 own; st.local.u32 [own], %r9; ld.local.u32 %r10, [own]; st.global.u32 [%rd2], %r10;",
         "st.shared.u32 [%r3+4], %r9; bar.sync 0; xor.b32 %r8, %r3, 16; ld.shared.u32 %r10, [%r8+4]; st.global.u32 [%rd2], %r10;",
     ] {
@@ -145,13 +145,13 @@ fn memory_that_nothing_wrote_is_undefined_where_it_is_used() {
     }
     let found = undefined(&format!("{UNSET} st.global.u32 [%rd2], %r9;"));
     assert!(found.what.contains("in line 9 it read 4 bytes at 0x0 of shared memory"), "{found}");
-    // An atomic uses what is there at once.
+    // An atomic uses the old value at once.
     undefined("red.shared.add.u32 [%r3], 1;");
-    // What a store of nothing leaves is nothing again.
+    // A store of an undefined value makes the word undefined again.
     let again = "st.shared.u32 [%r3], 5; st.shared.u32 [%r3], %r19; ld.shared.u32 %r10, [%r3]; st.global.u32 [%rd2], %r10;";
     undefined(again);
     clean(&again.replace("%r19", "%r1"));
-    // Rows that `ldmatrix` reads: lane 9 gets of the third row, or of the second where it is turned.
+    // `ldmatrix` with an undefined row: lane 9 reads from the third row, or from the second if transposed.
     let row = |lanes: &str, trans: &str| {
         format!(
             "setp.ne.u32 %p1, %r1, 2; @%p1 st.shared.v4.u32 [%r3], {{%r1, %r1, %r1, %r1}}; bar.sync 0; and.b32 %r4, %r1, 7; mad.lo.u32 %r4, %r4, 16, %r2;
@@ -168,12 +168,12 @@ ldmatrix.sync.aligned.m8n8.x1{trans}.shared.b16 {{%r10}}, [%r4]; setp.{lanes}; @
 fn a_copy_of_a_struct_may_have_padding() {
     let words = |body: &str| harness::words_of(&text(body), threads(1), &[words(&[7; 8])]);
     let poison = u32::MAX;
-    // Three floats of four, and an `int` with a `bool`, as compilers copy them.
+    // Three floats out of four, and an `int` with a `bool`, as compilers copy them.
     let three = "st.shared.v2.u32 [%r3], {1, 2}; st.shared.u32 [%r3+8], 3; ld.shared.v4.u32 {%r4, %r5, %r6, %r7}, [%r3]; st.global.v4.u32 [%rd1], {%r4, %r5, %r6, %r7};";
     assert_eq!(words(three)[..4], [1, 2, 3, poison]);
     let pair = "st.shared.u32 [%r3], 1; st.shared.u8 [%r3+4], %r2; ld.shared.v4.u8 {%h1, %h2, %h3, %h4}, [%r3+4]; st.global.v4.u8 [%rd1], {%h1, %h2, %h3, %h4};";
     assert_eq!(words(pair)[0], poison << 8);
-    // As one word, through memory of its own, and by parts of it.
+    // The padding passes as one word through the thread's own memory, and is read in parts.
     let own = ".local .align 8 .b8 own[8]; st.local.u8 [own], 5; st.local.u32 [own+4], 6; ld.local.b64 %rd4, [own]; mov.b64 %rd5, %rd4; st.shared.b64 [%r3], %rd5;";
     let part = |load: &str| words(&format!("{own} {load} st.global.u32 [%rd1], %r10;"))[0];
     assert_eq!(part("ld.shared.u8 %r10, [%r3];"), 5);
@@ -182,7 +182,7 @@ fn a_copy_of_a_struct_may_have_padding() {
         words(&format!("{own} ld.shared.b64 %rd6, [%r3]; st.global.b64 [%rd1], %rd6;"))[..2],
         [5 | poison << 8, 6]
     );
-    // Put together of bytes, of which one is.
+    // A word assembled from bytes, one of which is defined.
     let bytes = format!(
         "{own} ld.local.v4.b8 {{%h1, %h2, %h3, %h4}}, [own]; and.b16 %h5, %h1, 255; cvt.u32.u16 %r4, %h2; cvt.u32.u16 %r5, %h5; prmt.b32 %r6, %r4, %r5, 30212; cvt.u16.u32 %h6, %r6;"
     );
@@ -198,7 +198,7 @@ fn a_copy_of_a_struct_may_have_padding() {
             [0],
         5
     );
-    // What is computed of it is not padding, nor is a part that was computed with.
+    // A value computed from padding is not padding, and neither is a part of a computed value.
     for used in [
         "add.u32 %r10, %r6, 1; st.global.u32 [%rd1], %r10;",
         "shr.u32 %r7, %r6, 4; st.global.u32 [%rd1], %r7;",
@@ -207,7 +207,7 @@ fn a_copy_of_a_struct_may_have_padding() {
     ] {
         undefined(&format!("setp.ne.u32 %p9, %r1, 0; @%p9 exit; {bytes} {used}"));
     }
-    // Of registers that nothing set, by way of its own memory.
+    // Padding from unwritten registers, through the thread's own memory.
     let passed = ".local .align 4 .b8 p[4]; mov.b16 %h7, 3; st.local.v4.b8 [p], {%h7, %h8, %h8, %h8}; ld.local.v4.b8 {%h1, %h2, %h3, %h4}, [p]; st.global.v4.u8 [%rd1], {%h1, %h2, %h3, %h4};";
     assert_eq!(words(passed)[0], 3 | poison << 8);
 }

@@ -1,10 +1,10 @@
-//! Lanes together: divergence, shuffles, votes, and special registers.
+//! Warps: divergence, shuffles, votes, and special registers are right.
 
 use crate::harness::{self, blocks, kernel, threads, warp, words, words_of};
 
 const FULL: u32 = u32::MAX;
 
-/// What each lane gets, by a function of its number.
+/// Returns each lane's expected word, as a function of its number.
 fn each(f: impl Fn(u32) -> u32) -> Vec<u32> {
     (0..32).map(f).collect()
 }
@@ -64,11 +64,11 @@ fn the_predicate_of_a_shuffle() {
 
 #[test]
 fn shuffles_of_halves_of_the_warp_at_one_place() {
-    // Both halves name themselves only.
+    // The mask of each half contains that half only.
     let body = "setp.lt.u32 %p1, %r1, 16; selp.b32 %r2, 0xffff, 0xffff0000, %p1;
 shfl.sync.bfly.b32 %r0, %r1, 1, 31, %r2;";
     assert_eq!(warp(body), each(|lane| lane ^ 1));
-    // They come one after the other, and only the guarded execute.
+    // The halves come one after the other, and only the guarded one executes.
     let body =
         "setp.lt.u32 %p1, %r1, 16; mov.u32 %r0, 77; @%p1 shfl.sync.down.b32 %r0, %r1, 1, 31, 0x0000ffff;";
     let found = std::panic::catch_unwind(|| warp(body));
@@ -96,7 +96,7 @@ fn votes() {
         let found = warp(&format!("{small} vote.sync.{vote}.pred %p2, %p1, -1; selp.u32 %r0, 1, 0, %p2;"));
         assert_eq!(found, each(|_| wanted), "{vote}");
     }
-    // Of the lanes of the mask only: lanes 0 to 3 all agree.
+    // The vote is among the lanes of the mask only: lanes 0 to 3 all agree.
     let body = format!(
         "{small} setp.lt.u32 %p3, %r1, 4; mov.u32 %r0, 9; @%p3 vote.sync.uni.pred %p2, %p1, 15; @%p3 selp.u32 %r0, 1, 0, %p2;"
     );
@@ -139,7 +139,7 @@ fn matches_and_reductions() {
 
 #[test]
 fn one_lane_is_elected() {
-    // Of lanes 8 to 15, which alone execute it: which one it is, all of them are told.
+    // Lanes 8 to 15 alone execute the election, and all of them learn the elected lane.
     let body = "and.b32 %r2, %r1, 24; setp.eq.u32 %p1, %r2, 8; setp.ne.u32 %p2, %r1, %r1; mov.u32 %r3, 99;
 @%p1 elect.sync %r3|%p2, 0xff00; selp.u32 %r4, 1000, 0, %p2; add.u32 %r0, %r3, %r4;";
     let text = harness::warp_text(body);
@@ -156,7 +156,7 @@ fn one_lane_is_elected() {
 
 #[test]
 fn loops_of_different_lengths_meet_again() {
-    // Each lane counts to its number, with a branch inside; then all shuffle.
+    // Each lane counts to its number, with a branch inside. Then all lanes shuffle.
     let body = "mov.u32 %r2, 0; mov.u32 %r3, 0;
 again:
 setp.ge.u32 %p1, %r2, %r1;
@@ -282,7 +282,7 @@ mad.wide.u32 %rd2, %r1, 4, %rd1; st.global.u32 [%rd2], %r10;",
 
 #[test]
 fn a_warp_may_arrive_and_go_on() {
-    // Warp 1 produces and only arrives; warp 0 waits for it.
+    // Warp 1 produces and only arrives, and warp 0 waits for it.
     let text = kernel(&["u64 out"], ".reg .b32 %r<12>; .reg .b64 %rd<4>; .reg .pred %p<4>;
 .shared .align 4 .b8 buffer[128];
 ld.param.u64 %rd1, [out]; mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 31; mul.lo.u32 %r3, %r2, 4; mov.u32 %r4, buffer; add.u32 %r3, %r3, %r4;
@@ -297,7 +297,8 @@ end:");
 
 #[test]
 fn lanes_between_others_that_wait_have_their_turn() {
-    // Each waits at a loop of its own: those between for the one before, the first and the last for the last of these.
+    // Each lane waits in a loop of its own. Lanes in between wait for the one before, and the first and the
+    // last lane wait for the last of those.
     let lane = |lane: u32, wanted: u32| {
         format!(
             "lane{lane}: ld.volatile.global.u32 %r2, [%rd1]; setp.ne.u32 %p1, %r2, {wanted}; @%p1 bra lane{lane}; @%p2 st.volatile.global.u32 [%rd1], %r1; bra end;\n"
@@ -320,7 +321,7 @@ brx.idx %r1, targets;
 
 #[test]
 fn lanes_may_wait_for_each_other_in_a_loop() {
-    // A lock that the lanes of one warp take in turn.
+    // A lock that the lanes of one warp take one after another.
     let text = kernel(
         &["u64 out"],
         ".reg .b32 %r<9>; .reg .b64 %rd<3>; .reg .pred %p<2>;

@@ -1,19 +1,21 @@
-//! Launches whose results are known: each kernel with arguments, and a reference that knows nothing of PTX.
+//! Launches with known results. Each case has a kernel, arguments, and a reference that is independent of
+//! PTX.
 //!
-//! `data/*.ptx` are nvcc's, made of the `.cu` beside them, whose first lines say how. NVIDIA's wheels hold all that it
-//! takes: `pip install nvidia-cuda-nvcc nvidia-cuda-crt nvidia-cuda-runtime nvidia-cuda-cccl nvidia-nvvm`, all of 13.5.
+//! nvcc compiled `data/*.ptx` from the `.cu` files next to them, whose first lines give the command. NVIDIA's
+//! wheels contain the compiler: `pip install nvidia-cuda-nvcc nvidia-cuda-crt nvidia-cuda-runtime
+//! nvidia-cuda-cccl nvidia-nvvm`, all of 13.5.
 
 use half::{bf16, f16};
 
 use crate::harness::{Arg, Shape, blocks, floats, launch_limited, to_words, words};
 
-/// What is wrong with a result.
+/// The verdict on a result: an error says what is wrong.
 pub(crate) type Verdict = Result<(), String>;
 
-/// Looks at the buffers after a launch.
+/// Function that checks the buffers after a launch.
 type Check = Box<dyn Fn(&[Vec<u8>]) -> Verdict>;
 
-/// A launch, and what says whether its buffers are right.
+/// A launch with the check of its buffers.
 pub(crate) struct Case {
     pub(crate) text: String,
     shape: Shape,
@@ -21,7 +23,7 @@ pub(crate) struct Case {
     check: Check,
 }
 
-/// What came of a launch, if it was not what should.
+/// A failed launch: a fault, or a wrong result.
 #[derive(Clone, Debug)]
 pub(crate) enum Trouble {
     Fault(cuda_sim::exec::Fault),
@@ -29,13 +31,13 @@ pub(crate) enum Trouble {
 }
 
 impl Case {
-    /// Runs this text with the case's arguments.
+    /// Runs a text with the case's arguments.
     pub(crate) fn run(&self, text: &str) -> Result<(), Trouble> {
         let outcome = launch_limited(text, self.shape, &self.args, 1 << 22).map_err(Trouble::Fault);
         (self.check)(&outcome?.1).map_err(Trouble::Wrong)
     }
 
-    /// Its own text does what it should.
+    /// Asserts that the case's own text gives the right result.
     pub(crate) fn passes(&self) {
         match self.run(&self.text) {
             Ok(()) => {}
@@ -45,7 +47,7 @@ impl Case {
     }
 }
 
-/// `a * x + y` for a = 1.75, by 288 threads.
+/// Returns the case of `a * x + y` for a = 1.75, by 288 threads.
 pub(crate) fn saxpy(n: usize) -> Case {
     let (x, y) = (inputs(1, n), inputs(2, n));
     let args = vec![Arg::Word(n as u32), Arg::Word(1.75f32.to_bits()), floats(&x), floats(&y)];
@@ -61,7 +63,7 @@ pub(crate) fn saxpy(n: usize) -> Case {
     }
 }
 
-/// The sums of what falls to each block.
+/// Returns the case of a sum of each block's share.
 pub(crate) fn block_sum(n: usize, grid: usize) -> Case {
     let x = inputs(3, n);
     let args = vec![floats(&x), floats(&vec![f32::NAN; grid]), Arg::Word(n as u32)];
@@ -69,7 +71,8 @@ pub(crate) fn block_sum(n: usize, grid: usize) -> Case {
         let of_block = |block: usize| {
             x.chunks(256).skip(block).step_by(grid).flatten().map(|&x| f64::from(x)).sum::<f64>()
         };
-        // At most this many additions follow one another, on partial sums of no more than the absolute values'.
+        // At most this many additions follow one another. Their partial sums are at most the sum of absolute
+        // values.
         let depth = (n.div_ceil(256 * grid) + 8) as f64;
         let bound = depth * half_ulp(x.iter().map(|&x| f64::from(x.abs())).sum());
         close(&buffers[1], (0..grid).map(of_block), |_| bound)
@@ -78,7 +81,7 @@ pub(crate) fn block_sum(n: usize, grid: usize) -> Case {
     Case { text, shape: blocks(grid as u32, 256), args, check: Box::new(check) }
 }
 
-/// The softmax of each row, by so many threads.
+/// Returns the case of a softmax of each row, by `threads` threads.
 pub(crate) fn softmax_row(rows: usize, columns: usize, threads: u32) -> Case {
     let x = inputs(4, rows * columns);
     let args = vec![floats(&x), floats(&vec![f32::NAN; x.len()]), Arg::Word(columns as u32)];
@@ -89,14 +92,14 @@ pub(crate) fn softmax_row(rows: usize, columns: usize, threads: u32) -> Case {
         exp.into_iter().map(move |exp| exp / sum).collect::<Vec<f64>>()
     };
     let wanted: Vec<f64> = x.chunks(columns).flat_map(softmax).collect();
-    // CUDA documents expf within 2 ulp; the difference it is taken of, sum and quotient round too.
+    // CUDA documents expf within 2 ulp. Its argument, the sum and the quotient are rounded too.
     let check = move |buffers: &[Vec<u8>]| {
         close(&buffers[1], wanted.iter().copied(), |wanted| 40.0 * half_ulp(wanted))
     };
     Case { text: include_str!("../data/softmax_row.ptx").into(), shape, args, check: Box::new(check) }
 }
 
-/// A matrix with rows and columns changed, through tiles in shared memory.
+/// Returns the case of a transposed matrix, by tiles in shared memory.
 pub(crate) fn transpose(rows: usize, columns: usize) -> Case {
     let x = numbers(5, rows * columns);
     let none = words(&vec![u32::MAX; x.len()]);
@@ -109,7 +112,7 @@ pub(crate) fn transpose(rows: usize, columns: usize) -> Case {
     Case { text: include_str!("../data/transpose.ptx").into(), shape, args, check: Box::new(check) }
 }
 
-/// `max(a * b + c, 0)` of halves, and that as bfloat16.
+/// Returns the case of `max(a * b + c, 0)` on halves, with a second result in bfloat16.
 pub(crate) fn half_gate(n: usize) -> Case {
     let [a, b, c] =
         [6, 7, 8].map(|seed| inputs(seed, n).into_iter().map(f16::from_f32).collect::<Vec<f16>>());
@@ -117,7 +120,7 @@ pub(crate) fn half_gate(n: usize) -> Case {
     let nothing = || Arg::Buffer(vec![0xff; 2 * n]);
     let args = vec![halves(&a), halves(&b), halves(&c), nothing(), nothing(), Arg::Word(n as u32)];
     let check = move |buffers: &[Vec<u8>]| {
-        // Exact in f64, so rounded once.
+        // The sum is exact in f64, so it is rounded once.
         let sum = |i: usize| a[i].to_f64() * b[i].to_f64() + c[i].to_f64();
         let y: Vec<f16> = (0..n).map(|i| f16::from_f64(sum(i).max(0.0))).collect();
         same(&to_halves(&buffers[3]), y.iter().map(|y| y.to_bits()))?;
@@ -127,7 +130,7 @@ pub(crate) fn half_gate(n: usize) -> Case {
     Case { text, shape, args, check: Box::new(check) }
 }
 
-/// How often each value occurs, and all odd ones in any order.
+/// Returns the case of a histogram, and of all odd values in any order.
 pub(crate) fn histogram(n: usize) -> Case {
     let x = numbers(9, n);
     let args = vec![words(&x), words(&[0; 64]), words(&vec![u32::MAX; n]), words(&[0]), Arg::Word(n as u32)];
@@ -137,7 +140,7 @@ pub(crate) fn histogram(n: usize) -> Case {
         same(&to_words(&buffers[1]), counts.into_iter())?;
         let mut odd: Vec<u32> = x.iter().map(|x| x % 64).filter(|value| value % 2 == 1).collect();
         same(&to_words(&buffers[3]), [odd.len() as u32].into_iter())?;
-        // The rest is as it was.
+        // The remaining words are unchanged.
         odd.resize(n, u32::MAX);
         odd.sort_unstable();
         let mut found = to_words(&buffers[2]);
@@ -152,7 +155,8 @@ pub(crate) fn histogram(n: usize) -> Case {
     }
 }
 
-/// Rows made of mean 0 and deviation 1, scaled and moved; a warp for each, four in a block.
+/// Returns the case of rows normalised to mean 0 and deviation 1, scaled and shifted. Each row has a warp,
+/// and a block has four.
 pub(crate) fn layer_norm(rows: usize, vectors: usize) -> Case {
     let columns = 4 * vectors;
     let (x, gamma, beta) = (inputs(14, rows * columns), inputs(15, columns), inputs(16, columns));
@@ -172,16 +176,17 @@ pub(crate) fn layer_norm(rows: usize, vectors: usize) -> Case {
                 .map(|((x, &g), &b)| x * f64::from(g) + f64::from(b))
                 .collect::<Vec<_>>()
         });
-        // The variance is a difference of numbers no larger than 64, and more than 5 of so few that are random.
+        // The variance is a difference of numbers of at most 64, and is more than 5 for so few random
+        // elements.
         close(&buffers[3], wanted.collect::<Vec<_>>().into_iter(), |wanted| 2e-5 * (1.0 + wanted.abs()))
     };
     let text = include_str!("../data/layer_norm.ptx").into();
     Case { text, shape: blocks(rows.div_ceil(4) as u32, 128), args, check: Box::new(check) }
 }
 
-/// A product of matrices of halves, by tiles of 64 × 64.
+/// Returns the case of a matrix product of halves, by tiles of 64 × 64.
 pub(crate) fn matmul_tiles(m: usize, n: usize, k: usize) -> Case {
-    // Quarters up to 2: every sum of their products is exact.
+    // Quarters up to 2, so that every sum of their products is exact.
     let quarters = |seed, count| -> Vec<f16> {
         numbers(seed, count).into_iter().map(|x| f16::from_f32((x % 17) as f32 / 4.0 - 2.0)).collect()
     };
@@ -200,7 +205,8 @@ pub(crate) fn matmul_tiles(m: usize, n: usize, k: usize) -> Case {
     Case { text: include_str!("../data/matmul_tiles.ptx").into(), shape, args, check: Box::new(check) }
 }
 
-/// Reductions and scans of groups of threads: tiles of 8, warps, those that took a branch.
+/// Returns the case of reductions and scans over groups of threads: tiles of 8, warps, and threads that took
+/// a branch.
 pub(crate) fn group_reduce(n: usize) -> Case {
     const BLOCK: usize = 96;
     let grid = n.div_ceil(BLOCK);
@@ -231,14 +237,15 @@ pub(crate) fn group_reduce(n: usize) -> Case {
         same(&to_words(&buffers[2]), padded.chunks(32).flat_map(scan).collect::<Vec<_>>().into_iter())?;
         let largest = x.iter().copied().filter(|x| x % 2 != 0).max().unwrap_or(i32::MIN);
         same(&to_words(&buffers[3]), [largest as u32].into_iter())?;
-        // Whole numbers far below 2^24, in any order.
+        // The elements are whole numbers, with sums far below 2^24, so any order is exact.
         same(&to_words(&buffers[4]), [(x.iter().sum::<i32>() as f32).to_bits()].into_iter())
     };
     let (text, shape) = (include_str!("../data/group_reduce.ptx").into(), blocks(grid as u32, BLOCK as u32));
     Case { text, shape, args, check: Box::new(check) }
 }
 
-/// The deviation of what comes before a number below −6 in each piece, by functions that are called.
+/// Returns the case of called functions: the deviation of the numbers before the first below −6 in each
+/// piece.
 pub(crate) fn device_functions(n: usize, each: usize) -> Case {
     const NONE: f64 = -1.0;
     let (x, pieces) = (inputs(20, n), n.div_ceil(each));
@@ -256,7 +263,7 @@ pub(crate) fn device_functions(n: usize, each: usize) -> Case {
                 |f: fn(f64) -> f64| kept.iter().map(|&x| f(f64::from(x))).sum::<f64>() / lens[i] as f64;
             let (mean, squares) = (mean_of(|x| x), mean_of(|x| x * x));
             let wanted = if lens[i] == 0 { NONE } else { (squares - mean * mean).max(0.0).sqrt() };
-            // Half of the digits are lost where the variance is nothing but what rounding left.
+            // Half of the digits are lost where the variance consists of rounding errors.
             let is_close = (found - wanted).abs() <= 1e-6;
             if !is_close {
                 return Err(format!("piece {i}: {found}, not {wanted}"));
@@ -268,13 +275,13 @@ pub(crate) fn device_functions(n: usize, each: usize) -> Case {
     Case { text, shape: blocks(pieces.div_ceil(64) as u32, 64), args, check: Box::new(check) }
 }
 
-/// `relu(a + b) * c` as our compiler emits it, by one block of 128 threads.
+/// Returns the case of `relu(a + b) * c` as Fusion emits it, by one block of 128 threads.
 pub(crate) fn gate(n: usize) -> Case {
     let [a, b, c] = [11, 12, 13].map(|seed| inputs(seed, n));
     let out = floats(&vec![f32::NAN; n]);
     let args = vec![floats(&a), floats(&b), floats(&c), out, Arg::Word(0), Arg::Word(n as u32)];
     let check = move |buffers: &[Vec<u8>]| {
-        // Sum and product of two floats are exact in f64, or rounded where no rounding to f32 can tell.
+        // Sum and product of two floats are exact in f64, or rounded where a rounding to f32 cannot differ.
         let sum = |i: usize| (f64::from(a[i]) + f64::from(b[i])) as f32;
         let gate = |i: usize| (f64::from(sum(i).max(0.0)) * f64::from(c[i])) as f32;
         same(&to_words(&buffers[3]), (0..n).map(|i| gate(i).to_bits()))
@@ -283,7 +290,8 @@ pub(crate) fn gate(n: usize) -> Case {
     Case { text, shape: blocks(1, 128), args, check: Box::new(check) }
 }
 
-/// `relu(x + b)` of rows and a bias of columns, transposed, as our compiler emits it; rows in fours.
+/// Returns the case of a transposed `relu(x + b)` with a bias of columns, as Fusion emits it, with vectors of
+/// four rows.
 pub(crate) fn transposed(rows: usize, columns: usize) -> Case {
     let (x, bias) = (inputs(14, rows * columns), inputs(15, columns));
     let len = x.len();
@@ -297,7 +305,8 @@ pub(crate) fn transposed(rows: usize, columns: usize) -> Case {
     Case { text, shape: blocks(2, 64), args, check: Box::new(check) }
 }
 
-/// The largest and the sum of each row, as our compiler emits it, by one block of 256 threads; columns in fours.
+/// Returns the case of the maximum and the sum of each row, as Fusion emits it. One block has 256 threads,
+/// with vectors of four columns.
 pub(crate) fn largest_and_sum(rows: usize, columns: usize) -> Case {
     let x = inputs(21, rows * columns);
     let none = || floats(&vec![f32::NAN; rows]);
@@ -306,7 +315,7 @@ pub(crate) fn largest_and_sum(rows: usize, columns: usize) -> Case {
     let check = move |buffers: &[Vec<u8>]| {
         let all = || x.chunks(columns).map(|row| row.iter().map(|&x| f64::from(x)));
         close(&buffers[1], all().map(|row| row.fold(f64::NEG_INFINITY, f64::max)), |_| 0.0)?;
-        // A thread adds a number for each of its rounds, then as many partial sums as halving leaves.
+        // A thread adds a number in each iteration, and halving adds the partial sums.
         let depth = (columns.div_ceil(1024) + 12) as f64;
         let bound = 8.0 * columns as f64 * depth * half_ulp(1.0);
         close(&buffers[2], all().map(Iterator::sum), |_| bound)
@@ -315,21 +324,21 @@ pub(crate) fn largest_and_sum(rows: usize, columns: usize) -> Case {
     Case { text, shape: blocks(1, 256), args, check: Box::new(check) }
 }
 
-/// The first kernel of PTX in a snapshot of our compiler's texts.
+/// Returns the first PTX kernel in a snapshot of Fusion's texts.
 fn emitted(snapshot: &str) -> String {
     let start = snapshot.find("\n.version ").expect("the snapshot holds PTX") + 1;
     let end = snapshot[start..].find("\n}\n").expect("a kernel ends") + 3;
     snapshot[start..start + end].into()
 }
 
-/// Numbers that repeat late, from a linear congruential generator (Knuth's MMIX), by their upper bits.
+/// Returns pseudo-random numbers: the upper bits of a linear congruential generator (Knuth's MMIX).
 fn numbers(seed: u64, count: usize) -> Vec<u32> {
     let next =
         |x: &u64| Some(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407));
     std::iter::successors(Some(seed), next).skip(2).take(count).map(|x| (x >> 32) as u32).collect()
 }
 
-/// Floats in -8..8, with all bits of their mantissas in use.
+/// Returns floats in -8..8 that use all bits of their mantissas.
 fn inputs(seed: u64, count: usize) -> Vec<f32> {
     numbers(seed, count).into_iter().map(|x| (f64::from(x) / f64::from(1 << 28) - 8.0) as f32).collect()
 }
@@ -338,7 +347,7 @@ fn to_halves(bytes: &[u8]) -> Vec<u16> {
     bytes.as_chunks().0.iter().map(|bytes| u16::from_le_bytes(*bytes)).collect()
 }
 
-/// Each is its reference, to the bit.
+/// Checks that each element equals its reference, to the bit.
 fn same<T: PartialEq + std::fmt::LowerHex>(found: &[T], wanted: impl ExactSizeIterator<Item = T>) -> Verdict {
     assert_eq!(found.len(), wanted.len());
     match found.iter().zip(wanted).enumerate().find(|(_, (found, wanted))| *found != wanted) {
@@ -347,7 +356,7 @@ fn same<T: PartialEq + std::fmt::LowerHex>(found: &[T], wanted: impl ExactSizeIt
     }
 }
 
-/// Each is within `bound` of its reference.
+/// Checks that each element is within `bound` of its reference.
 fn close(bytes: &[u8], wanted: impl ExactSizeIterator<Item = f64>, bound: impl Fn(f64) -> f64) -> Verdict {
     let found = to_words(bytes).into_iter().map(|bits| f64::from(f32::from_bits(bits)));
     assert_eq!(found.len(), wanted.len());
@@ -360,7 +369,7 @@ fn close(bytes: &[u8], wanted: impl ExactSizeIterator<Item = f64>, bound: impl F
     Ok(())
 }
 
-/// What one rounding to nearest may add to a float of this size.
+/// Returns the largest error of one rounding to nearest for a float of this size.
 fn half_ulp(wanted: f64) -> f64 {
     wanted.abs() * f64::from(f32::EPSILON) / 2.0 + f64::from(f32::MIN_POSITIVE)
 }

@@ -1,6 +1,6 @@
-// To make the .ptx beside it: nvcc -O3 -arch=compute_80 -ptx block_sum.cu -o block_sum.ptx
+// Compile with: nvcc -O3 -arch=compute_80 -ptx block_sum.cu -o block_sum.ptx
 //
-// The sum of each block's share, by a tree in shared memory; for blocks of 256 threads.
+// Sums each block's share by a tree in shared memory, with blocks of 256 threads.
 extern "C" __global__ void block_sum(const float* __restrict__ x, float* __restrict__ sums, int n) {
     __shared__ float partial[256];
     const int t = threadIdx.x;

@@ -1,6 +1,6 @@
-// To make the .ptx beside it: nvcc -O3 -arch=compute_80 -ptx device_functions.cu -o device_functions.ptx
+// Compile with: nvcc -O3 -arch=compute_80 -ptx device_functions.cu -o device_functions.ptx
 //
-// Functions that stay functions: structs in and out, a pointer into the caller's stack, one that calls another, and
+// Functions that are not inlined: structs in and out, a pointer into the caller's stack, nested calls, and
 // sqrt and division of f64, which have slow paths of their own.
 struct Moments {
     double sum, squares;

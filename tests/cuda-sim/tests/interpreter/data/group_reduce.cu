@@ -1,6 +1,6 @@
-// To make the .ptx beside it: nvcc -O3 -arch=compute_80 -std=c++17 -ptx group_reduce.cu -o group_reduce.ptx
+// Compile with: nvcc -O3 -arch=compute_80 -std=c++17 -ptx group_reduce.cu -o group_reduce.ptx
 //
-// Cooperative groups: sums of tiles of eight and largest of all that are odd, a scan, and one atomic for each warp.
+// Cooperative groups: sums of tiles of eight, the maximum of odd values, a scan, and one atomic a warp.
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
 #include <cooperative_groups/scan.h>

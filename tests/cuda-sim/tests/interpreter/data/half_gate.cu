@@ -1,6 +1,6 @@
-// To make the .ptx beside it: nvcc -O3 -arch=compute_80 -ptx half_gate.cu -o half_gate.ptx
+// Compile with: nvcc -O3 -arch=compute_80 -ptx half_gate.cu -o half_gate.ptx
 //
-// max(a * b + c, 0), two halves at a time, the last one alone where the count is odd; a bfloat16 of it beside.
+// max(a * b + c, 0), two halves at a time, with a single last one for odd counts, and also as bfloat16.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 

@@ -1,7 +1,7 @@
-// To make the .ptx beside it: nvcc -O3 -arch=compute_80 -ptx histogram.cu -o histogram.ptx
+// Compile with: nvcc -O3 -arch=compute_80 -ptx histogram.cu -o histogram.ptx
 //
-// How often each of 64 values occurs, by atomics on shared memory; and the odd values, packed in any order, a warp
-// taking places for all its lanes at once.
+// Counts each of 64 values by atomics on shared memory. Packs the odd values in any order: a warp reserves
+// the places of all its lanes at once.
 extern "C" __global__ void histogram(
     const unsigned* __restrict__ x,
     unsigned* __restrict__ counts,

@@ -1,6 +1,6 @@
-// To make the .ptx beside it: nvcc -O3 -arch=compute_80 --use_fast_math -ptx layer_norm.cu -o layer_norm.ptx
+// Compile with: nvcc -O3 -arch=compute_80 --use_fast_math -ptx layer_norm.cu -o layer_norm.ptx
 //
-// A row for each warp, in vectors of four: means by shuffles, gamma and beta, with the flags that flush and approximate.
+// A row for each warp, in vectors of four: means by shuffles, gamma and beta. Flags flush and approximate.
 extern "C" __global__ void layer_norm(const float4* __restrict__ x, const float4* __restrict__ gamma,
                                       const float4* __restrict__ beta, float4* __restrict__ y, int rows, int vectors) {
     const int lane = threadIdx.x % 32, row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;

@@ -1,7 +1,7 @@
-// To make the .ptx beside it: nvcc -O3 -arch=compute_80 -ptx matmul_tiles.cu -o matmul_tiles.ptx
+// Compile with: nvcc -O3 -arch=compute_80 -ptx matmul_tiles.cu -o matmul_tiles.ptx
 //
-// c = a · b of halves, 64 × 64 of c for each block of four warps: two tiles under way by asynchronous copies, which
-// fill with zeros beyond the edges, fragments by ldmatrix, products by mma.sync.
+// c = a · b of halves, 64 × 64 of c for each block of four warps. Asynchronous copies load tiles ahead, and
+// fill with zeros beyond the edges. ldmatrix loads the fragments, and mma.sync multiplies them.
 #include <cuda_fp16.h>
 #include <cuda_pipeline.h>
 

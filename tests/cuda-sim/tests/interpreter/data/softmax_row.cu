@@ -1,6 +1,6 @@
-// To make the .ptx beside it: nvcc -O3 -arch=compute_80 -ptx softmax_row.cu -o softmax_row.ptx
+// Compile with: nvcc -O3 -arch=compute_80 -ptx softmax_row.cu -o softmax_row.ptx
 //
-// A row for each block, of a multiple of 32 threads: shuffles within a warp, dynamic shared memory between warps.
+// A row for each block of a multiple of 32 threads: shuffles in a warp, dynamic shared memory between warps.
 #include <math_constants.h>
 
 extern __shared__ float of_warp[];
@@ -11,7 +11,7 @@ __device__ float of_block(float x, float neutral, Combine combine) {
     for (int step = 16; step > 0; step /= 2) {
         x = combine(x, __shfl_xor_sync(0xffffffff, x, step));
     }
-    // What was there before is read by now.
+    // All threads have read the values of an earlier call.
     __syncthreads();
     if (lane == 0) {
         of_warp[warp] = x;

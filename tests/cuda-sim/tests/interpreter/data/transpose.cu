@@ -1,6 +1,6 @@
-// To make the .ptx beside it: nvcc -O3 -arch=compute_80 -ptx transpose.cu -o transpose.ptx
+// Compile with: nvcc -O3 -arch=compute_80 -ptx transpose.cu -o transpose.ptx
 //
-// Tiles of 32 by 32 for blocks of 32 by 8 threads; a column more keeps the banks apart.
+// Tiles of 32 by 32 for blocks of 32 by 8 threads. A further column avoids bank conflicts.
 extern "C" __global__ void transpose(const float* __restrict__ x, float* __restrict__ y, int rows, int columns) {
     __shared__ float tile[32][33];
     const int column = blockIdx.x * 32 + threadIdx.x;

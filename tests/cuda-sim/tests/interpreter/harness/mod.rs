@@ -1,4 +1,5 @@
-//! Runs hand-written kernels, and has NVIDIA's assembler say that they are PTX where `FUSION_PTXAS` names it.
+//! Runs hand-written kernels, and checks with NVIDIA's assembler that they are valid PTX, if `FUSION_PTXAS`
+//! names it.
 
 use std::ffi::OsStr;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,27 +15,27 @@ use cuda_sim::ptx;
 /// A kernel's argument.
 #[derive(Clone, Debug)]
 pub(crate) enum Arg {
-    /// A buffer in global memory, which comes back.
+    /// A buffer in global memory, which is returned after the launch.
     Buffer(Vec<u8>),
     Word(u32),
 }
 
-/// A buffer of words.
+/// Creates a buffer of words.
 pub(crate) fn words(words: &[u32]) -> Arg {
     Arg::Buffer(words.iter().flat_map(|word| word.to_le_bytes()).collect())
 }
 
-/// A buffer of floats.
+/// Creates a buffer of floats.
 pub(crate) fn floats(floats: &[f32]) -> Arg {
     Arg::Buffer(floats.iter().flat_map(|x| x.to_le_bytes()).collect())
 }
 
-/// The words of a buffer.
+/// Returns the words of a buffer.
 pub(crate) fn to_words(bytes: &[u8]) -> Vec<u32> {
     bytes.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect()
 }
 
-/// How many blocks of how many threads, with how much dynamic shared memory.
+/// Numbers of blocks and threads, and bytes of dynamic shared memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) grid: [u32; 3],
@@ -42,17 +43,17 @@ pub(crate) struct Shape {
     pub(crate) dynamic: u32,
 }
 
-/// One block of so many threads.
+/// Returns the shape of one block of `count` threads.
 pub(crate) fn threads(count: u32) -> Shape {
     Shape { grid: [1; 3], block: [count, 1, 1], dynamic: 0 }
 }
 
-/// So many blocks.
+/// Returns the shape of `grid` blocks of `block` threads.
 pub(crate) fn blocks(grid: u32, block: u32) -> Shape {
     Shape { grid: [grid, 1, 1], block: [block, 1, 1], dynamic: 0 }
 }
 
-/// What a launch leaves: its counters and all buffers.
+/// The outcome of a launch: its counters and all buffers, or a fault.
 pub(crate) type Outcome = Result<(Counters, Vec<Vec<u8>>), Fault>;
 
 /// Runs the first kernel of a text.
@@ -60,13 +61,13 @@ pub(crate) fn launch(text: &str, shape: Shape, args: &[Arg]) -> Outcome {
     launch_limited(text, shape, args, exec::LIMIT)
 }
 
-/// The same with a limit on instructions.
+/// Runs the first kernel of a text with a limit on instructions.
 pub(crate) fn launch_limited(text: &str, shape: Shape, args: &[Arg], limit: u64) -> Outcome {
     assemble(text);
     run(text, shape, args, limit)
 }
 
-/// The same of a text that the assembler has read before.
+/// Runs the first kernel of a text that the assembler has read before.
 pub(crate) fn run(text: &str, shape: Shape, args: &[Arg], limit: u64) -> Outcome {
     let module = ptx::parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let (kernel, memory) = (&module.kernels[0], Memory::new(1 << 32));
@@ -75,7 +76,7 @@ pub(crate) fn run(text: &str, shape: Shape, args: &[Arg], limit: u64) -> Outcome
         assert_eq!(address % align.max(1), 0);
         let (block, _) = memory.find(address, bytes.len() as u64).expect("just allocated");
         for (i, &byte) in bytes.iter().enumerate() {
-            // SAFETY: within the block, which nothing else uses yet.
+            // SAFETY: the byte is within the block, which nothing else uses yet.
             unsafe { block.at(i as u64).write(byte) };
         }
         address
@@ -107,13 +108,13 @@ pub(crate) fn run(text: &str, shape: Shape, args: &[Arg], limit: u64) -> Outcome
     Ok((counters, contents.collect()))
 }
 
-/// The words of the first buffer after a launch that must succeed.
+/// Returns the words of the first buffer after a launch that must succeed.
 pub(crate) fn words_of(text: &str, shape: Shape, args: &[Arg]) -> Vec<u32> {
     let (_, buffers) = launch(text, shape, args).unwrap_or_else(|fault| panic!("{fault}\n{text}"));
     to_words(&buffers[0])
 }
 
-/// The fault of a launch that must have one.
+/// Returns the fault of a launch that must have one.
 pub(crate) fn fault_of(text: &str, shape: Shape, args: &[Arg], kind: FaultKind) -> Fault {
     let fault = launch_limited(text, shape, args, 1 << 20).expect_err("a fault");
     assert_eq!(fault.kind, kind, "{fault}");
@@ -122,18 +123,18 @@ pub(crate) fn fault_of(text: &str, shape: Shape, args: &[Arg], kind: FaultKind) 
 
 const HEADER: &str = ".version 8.2\n.target sm_90\n.address_size 64\n";
 
-/// A module with one kernel `k`.
+/// Returns a module with one kernel `k`.
 pub(crate) fn kernel(params: &[&str], body: &str) -> String {
     let params: Vec<String> = params.iter().map(|param| format!(".param .{param}")).collect();
     format!("{HEADER}.visible .entry k({})\n{{\n{body}\nret;\n}}\n", params.join(", "))
 }
 
-/// One warp whose every lane has its number in `%r1` and puts `%r0` into a word of the result.
+/// Runs one warp. Each lane has its number in `%r1` and stores `%r0` into its word of the result.
 pub(crate) fn warp(body: &str) -> Vec<u32> {
     words_of(&warp_text(body), threads(32), &[words(&[0xdead_beef; 32])])
 }
 
-/// The text of such a kernel.
+/// Returns the text of a kernel for one warp, as `warp` runs it.
 pub(crate) fn warp_text(body: &str) -> String {
     let body = format!(
         ".reg .b32 %r<20>; .reg .b64 %rd<10>; .reg .f32 %f<20>; .reg .b16 %h<10>; .reg .pred %p<10>;
@@ -149,12 +150,12 @@ st.global.u32 [%rd2], %r0;"
 /// A case: up to four operands, and the result.
 pub(crate) type Case = ([u64; 4], u64);
 
-/// The registers that instructions under test use: a letter, their type, and their bytes.
+/// Registers for instructions under test: a letter, their type, and their bytes.
 const BANKS: [(&str, &str, usize); 5] =
     [("%rd", "b64", 8), ("%r", "b32", 4), ("%h", "b16", 2), ("%fd", "f64", 8), ("%f", "f32", 4)];
 
-/// Runs one instruction or more, a thread for each case: operands in registers 1 to 4 of any bank, the result
-/// in 0; the predicate `%p0` counts as a result of 0 or 1 where `result` says so.
+/// Runs code with a thread for each case. Operands are in registers 1 to 4 of any bank, and the result is in
+/// 0. If `result` names the predicate `%p0`, it counts as 0 or 1.
 pub(crate) fn check(text: &str, result: &str, cases: &[Case]) {
     let mut body =
         String::from(".reg .b32 %i, %t; .reg .b64 %in, %out, %at; .reg .pred %p<5>; .reg .b32 %truth;\n");
@@ -195,32 +196,32 @@ fn mentions(text: &str, name: &str) -> bool {
     text.match_indices(name).any(|(at, _)| !text[at + name.len()..].starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Cases of two operands.
+/// Returns cases of two operands.
 pub(crate) fn two(cases: &[(u64, u64, u64)]) -> Vec<Case> {
     cases.iter().map(|&(a, b, wanted)| ([a, b, 0, 0], wanted)).collect()
 }
 
-/// Cases of three.
+/// Returns cases of three operands.
 pub(crate) fn three(cases: &[(u64, u64, u64, u64)]) -> Vec<Case> {
     cases.iter().map(|&(a, b, c, wanted)| ([a, b, c, 0], wanted)).collect()
 }
 
-/// Cases of one.
+/// Returns cases of one operand.
 pub(crate) fn one(cases: &[(u64, u64)]) -> Vec<Case> {
     cases.iter().map(|&(a, wanted)| ([a, 0, 0, 0], wanted)).collect()
 }
 
-/// The bits of an f32.
+/// Returns the bits of an f32.
 pub(crate) fn s(x: f32) -> u64 {
     u64::from(x.to_bits())
 }
 
-/// The bits of an f64.
+/// Returns the bits of an f64.
 pub(crate) fn d(x: f64) -> u64 {
     x.to_bits()
 }
 
-/// Has the assembler read a text that is right.
+/// Asserts that the assembler accepts a text.
 pub(crate) fn assemble(text: &str) {
     let target = text.lines().find_map(|line| line.strip_prefix(".target ")).expect("a text has a target");
     if let Some((accepted, log)) = assembled(text, target) {
@@ -228,8 +229,8 @@ pub(crate) fn assemble(text: &str) {
     }
 }
 
-/// Whether the assembler takes a text for a target, and what it says; none where there is no assembler, which may only be
-/// so where none is asked for. The build folder keeps its answers, so that it is asked once.
+/// Returns the assembler's verdict on a text for a target, and its log. None if there is no assembler, which
+/// must not be so where one is required. The build folder keeps the answers, so that each is computed once.
 pub(crate) fn assembled(text: &str, target: &str) -> Option<(bool, String)> {
     let Some(ptxas) = std::env::var_os("FUSION_PTXAS") else {
         assert_ne!(
@@ -241,14 +242,14 @@ pub(crate) fn assembled(text: &str, target: &str) -> Option<(bool, String)> {
     };
     static VERSION: OnceLock<Vec<u8>> = OnceLock::new();
     let asked = || Command::new(&ptxas).arg("--version").output().expect("it starts").stdout;
-    // Its numbers are the same in every run.
+    // The hash is the same in every run.
     let mut hasher = DefaultHasher::new();
     (VERSION.get_or_init(asked), text, target).hash(&mut hasher);
     let answers = Path::new(env!("CARGO_TARGET_TMPDIR")).join("answers");
     let kept = answers.join(format!("{:016x}", hasher.finish()));
     let answer = std::fs::read_to_string(&kept).unwrap_or_else(|_| {
         let answer = ask(&ptxas, text, target);
-        // Under another name first: who reads it while it is written would read a part.
+        // The file is written under another name first, because a concurrent reader could see a part of it.
         let written = temporary("answer", &answer);
         std::fs::create_dir_all(answers).expect("the folder can be written");
         std::fs::rename(written, kept).expect("the folder can be written");
@@ -260,10 +261,10 @@ pub(crate) fn assembled(text: &str, target: &str) -> Option<(bool, String)> {
 
 const ACCEPTED: &str = "accepted";
 
-/// What the assembler makes of a text: a word, then its log.
+/// Runs the assembler on a text and returns a word for its verdict, then its log.
 fn ask(ptxas: &OsStr, text: &str, target: &str) -> String {
     let path = temporary("ptx", text);
-    // The oldest generation that the assembler still knows runs what is for those before it.
+    // Targets older than the assembler supports are assembled for the oldest one that it does.
     let digits = target.trim_start_matches("sm_");
     let old = digits.len() == 2 && digits < "75";
     let mut command = Command::new(ptxas);
@@ -275,7 +276,7 @@ fn ask(ptxas: &OsStr, text: &str, target: &str) -> String {
     format!("{word}\n{}", String::from_utf8_lossy(&log))
 }
 
-/// A new file with this text.
+/// Writes a text to a new file.
 fn temporary(extension: &str, text: &str) -> PathBuf {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let name = format!("{}-{}.{extension}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));

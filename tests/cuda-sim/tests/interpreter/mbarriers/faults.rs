@@ -1,4 +1,4 @@
-//! What is wrong with mbarriers, and with stores to where they do not wait.
+//! Misuse of mbarriers, and of stores that they count, is a fault.
 
 use super::*;
 use crate::harness::{Shape, launch, launch_limited};
@@ -50,11 +50,11 @@ fn mbarriers_live_from_init_to_inval() {
     for one in ["mbarrier.init.shared.b64 [%r2+256], 1;", "mbarrier.inval.shared.b64 [%r2+256];"] {
         alone_says(FaultKind::OutOfBounds, &format!("@%p1 {one}"), "by an address of `buffer`");
     }
-    // Twice is once too often, by whomever.
+    // A second initialisation is one too many, by any thread.
     alone_says(FaultKind::Barrier, &format!("{INIT} {INIT}"), "the mbarrier at 0x100 lives");
     alone_says(FaultKind::Barrier, "mbarrier.init.shared.b64 [bar], 1;", "the mbarrier at 0x100 lives");
     alone(&format!("{INIT} @%p1 mbarrier.inval.shared.b64 [bar]; {INIT}"));
-    // Of counts that there are.
+    // Counts within and beyond the valid range.
     for count in [0, 1 << 20, u32::MAX] {
         let body = format!("mov.u32 %r20, {count}; @%p1 mbarrier.init.shared.b64 [bar], %r20;");
         alone_says(FaultKind::Barrier, &body, &format!("is for 1 to 1048575 arrivals, not for {count}"));
@@ -79,7 +79,7 @@ fn who_ends_an_mbarrier_knows_that_nobody_uses_it() {
     for wait in [MEET, &narrow] {
         says(FaultKind::Race, &sent(wait), "the mbarrier at 0x100 counts an `st.async` of thread");
     }
-    // Of another's, though the last is the block's own.
+    // The mbarrier is the second block's, and the last store is the block's own.
     let second = sent(&narrow)
         .replace(
             "@%p1 mbarrier.inval",
@@ -109,7 +109,7 @@ fn an_mbarrier_is_touched_by_its_own_instructions_alone() {
     }
     let whole = "@%p1 mbarrier.init.shared.b64 [buffer+8], 1; ld.shared.v2.u64 {%rd3, %rd4}, [buffer];";
     alone_says(FaultKind::Barrier, whole, "16 bytes at 0x0 of shared memory are of the mbarrier at 0x8");
-    // To make one, and to end it, is to write: nobody reads there meanwhile.
+    // Initialisation and invalidation count as writes, so no other thread may read there at the same time.
     let reader =
         "setp.eq.u32 %p5, %r1, 40; @%p1 ld.shared.u32 %r20, [bar]; @%p5 mbarrier.init.shared.b64 [bar], 1;";
     alone_says(FaultKind::Race, reader, "nothing orders the two");
@@ -120,7 +120,7 @@ fn an_mbarrier_is_touched_by_its_own_instructions_alone() {
         ),
         "nothing orders the two",
     );
-    // What is next to it is not of it; and nothing is left of it.
+    // Memory next to the mbarrier is not part of it, and invalidation leaves undefined memory.
     alone(&format!("{INIT} st.shared.u32 [buffer+252], 1;").replace("st.", "@%p1 st."));
     let after = |what: &str| format!("{INIT} @%p1 mbarrier.inval.shared.b64 [bar]; bar.sync 0; {what}");
     alone(&after(
@@ -131,7 +131,7 @@ fn an_mbarrier_is_touched_by_its_own_instructions_alone() {
         &after("ld.shared.u32 %r20, [bar]; st.global.u32 [%rd2], %r20;"),
         "not all of which were written",
     );
-    // What was written before has to be known, as the rest.
+    // Earlier writes have to be ordered before the initialisation, as before any write.
     alone_says(
         FaultKind::Race,
         "setp.eq.u32 %p5, %r1, 40; @%p1 st.shared.u32 [bar], 1; @%p5 mbarrier.init.shared.b64 [bar], 1;",
@@ -150,13 +150,13 @@ fn an_mbarrier_is_touched_by_its_own_instructions_alone() {
 fn a_phase_counts_what_it_is_for() {
     let expect = |bytes: &str| format!("@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [bar], {bytes};");
     let send = "@%p1 st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [buffer], %r1, [bar];";
-    // More arrivals.
+    // More arrivals than expected.
     alone_says(
         FaultKind::Barrier,
         &format!("{INIT} {} {}", expect("4"), expect("4")),
         "1 threads have arrived in this phase of the mbarrier at 0x100, which is for no more, and 4 bytes are missing",
     );
-    // More bytes, whichever is first.
+    // More bytes than expected, in either order.
     for body in [
         format!("{INIT} {send} @%p1 mbarrier.arrive.shared.b64 _, [bar];"),
         format!("{INIT} {send} {}", expect("0")),
@@ -170,7 +170,7 @@ fn a_phase_counts_what_it_is_for() {
     let wide = send.replace(".u32 [buffer], %r1", ".v2.u32 [buffer], {%r1, %r1}");
     alone_says(FaultKind::Barrier, &format!("{INIT} {} {wide}", expect("4")), "4 bytes more have come");
     alone(&format!("{INIT} {} {wide} bar.sync 0; {WAIT}", expect("8")));
-    // Beyond all counting, on both sides.
+    // Byte counts beyond the range, on both sides.
     alone_says(
         FaultKind::Barrier,
         &format!("{INIT} {}", expect("1048576")),
@@ -184,7 +184,7 @@ again: st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.u32 [%r20], {%r1
     let found = launch_limited(&many, shape, &[words(&[0; 1024])], 1 << 20);
     let found = found.expect_err("a fault");
     assert!(found.what.contains("counts -1048576 bytes, of at most 1048575"), "{found}");
-    // Only what there is of parities.
+    // Invalid parities.
     alone_says(
         FaultKind::Barrier,
         &format!("{INIT} bar.sync 0; mov.u32 %r20, 2; mbarrier.try_wait.parity.shared.b64 %p3, [bar], %r20;"),
@@ -206,14 +206,14 @@ fn waits_for_what_does_not_come_are_told() {
         "lacks 0 arrivals and 4 bytes, and nobody goes on",
     );
     alone_says(FaultKind::Barrier, &format!("{INIT} bar.sync 0; {WAIT}"), "lacks 1 arrivals and 0 bytes");
-    // The one that would arrive waits for those that wait.
+    // The thread that would arrive waits for the threads that wait.
     alone_says(
         FaultKind::Barrier,
         &format!("{INIT} bar.sync 0; @%p1 bra last; {WAIT} last: bar.sync 0; @%p1 mbarrier.arrive.shared.b64 _, [bar];").replace("bar.sync 0; @%p1 mbarrier", "barrier.sync 0; @%p1 mbarrier"),
         "lacks 1 arrivals",
     );
     says(FaultKind::Barrier, &with(EXPECT, &format!("@%p4 bra skip; {EXPECT} skip:")), "nobody goes on");
-    // A phase that is the next one's.
+    // A wait for the next phase.
     alone_says(
         FaultKind::Barrier,
         &format!(
@@ -233,7 +233,7 @@ fn blocks_do_not_end_before_what_is_sent_to_them_is_there() {
     );
     assert!(found.instruction.ends_with(SEND), "{found}");
     alone_says(FaultKind::OutOfBounds, &with(&format!("{WAIT}\n{SUM}"), ""), "which may have ended before");
-    // A look is not enough, where it says no; one thread that has seen it is.
+    // A single failed test is not enough. One thread that has seen the phase complete is.
     says(
         FaultKind::OutOfBounds,
         &with(
@@ -243,11 +243,11 @@ fn blocks_do_not_end_before_what_is_sent_to_them_is_there() {
         "which may have ended before",
     );
     clean(&with(&format!("{WAIT}\n{SUM}"), &format!("setp.ne.u32 %p5, %r1, 50; @%p5 exit; {WAIT}")));
-    // Though the mbarrier is another then.
+    // The wait counts even if the mbarrier is initialised again afterwards.
     clean(&with(SUM, &format!("{SUM} {MEET} @%p1 mbarrier.inval.shared.b64 [bar]; {INIT}")));
-    // Who meets at the barrier of the cluster has not waited for that.
+    // The barrier of the cluster does not imply a wait for the store.
     says(FaultKind::OutOfBounds, &with(&format!("{WAIT}\n{SUM}"), MEET), "which may have ended before");
-    // Who has sent may end at once: the first block sends one word to the second.
+    // A sender may end at once: the first block sends one word to the second.
     let one = format!(
         "{INIT} {FENCE} {RELAXED} {PLACES} setp.eq.u32 %p5, %r1, 1; and.pred %p5, %p5, %p4; {} @%p4 exit;
 @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 4; {WAIT} ld.shared.f32 %f2, [%r2]; cvt.rzi.u32.f32 %r15, %f2; st.global.u32 [%rd2], %r15;",
@@ -255,12 +255,12 @@ fn blocks_do_not_end_before_what_is_sent_to_them_is_there() {
     );
     let found = clean(&one);
     assert_eq!((found[0], found[64], found[127], found[192]), (0, 1, 1, 201));
-    // One that has ended gets nothing.
+    // A block that has ended receives nothing.
     let late = format!(
         "@!%p4 exit; mov.u32 %r20, 0; long: add.u32 %r20, %r20, 1; setp.lt.u32 %p5, %r20, 9000; @%p5 bra long; {SEND}"
     );
     says(FaultKind::OutOfBounds, &with(SEND, &late), "of block [1, 0, 0], which has ended");
-    // A cluster leaves nothing to the next on its core.
+    // A cluster leaves no mbarrier to the next one on its core.
     launch(&text(2, &exchange()), blocks(512, 32), &[words(&vec![0; 512 * 32])])
         .unwrap_or_else(|fault| panic!("{fault}"));
 }
@@ -278,7 +278,7 @@ fn a_store_and_its_mbarrier_are_of_one_block() {
         &with(SEND, &SEND.replace("[%r10]", "[%r9]")),
         "and its mbarrier is in shared memory of block [1, 0, 0]",
     );
-    // Of a block and of a place that there is.
+    // The target must be an existing block and place.
     says(
         FaultKind::OutOfBounds,
         &with(SEND, &SEND.replace("[%r10]", "[%r10+0x2000000]")),
