@@ -170,9 +170,11 @@ catalogue! {
     no_field(field) = "values have no fields: `x.{field}` is written `x.{field}(…)` if `{field}` is a function";
     field_otherwise(field, how) = "values have no fields like `{field}`: {how}";
     no_field_inline(field) = "values have no fields: an expression of Rust stands in braces, `{{….{field}}}`";
+    no_tuple_field_otherwise(how) = "values have no fields: {how}";
     no_tuple_field() = "values have no fields: take several values apart with `let (a, b) = …;`";
     no_index() = "values are not indexed with `[…]`: the elements along a dim are `at(x, C, 0)`";
     no_dims_here() = "dims are declared in the signature, and in the inline form at each tensor: leave out the `[…]` here";
+    no_list_otherwise(how) = "there are no lists: {how}";
     no_list() = "there are no lists: pass numbers as a tensor, and write several values as a tuple, `(a, b)`";
     no_closure() = "there are no closures: write a private `fn`, or its body in place";
     no_path() = "paths with `::` cannot be named here: pass the value as a parameter (`PI`, `E`, `INF` and `NAN` are known)";
@@ -289,6 +291,7 @@ catalogue! {
     missing_argument(function, name) = "this call of `{function}` lacks the argument `{name}`";
     wants_value(function, name) = "the parameter `{name}` of `{function}` is a value, not a dim";
     no_form(name, forms) = "`{name}` takes other arguments: it is called as {forms}";
+    no_form_otherwise(name, forms, how) = "`{name}` takes other arguments, {forms}: {how}";
     wants_dim(function, name) = "the parameter `{name}` of `{function}` is a dim: pass the name of a dim, like `N`";
     tensor_first(function, dim) = "the dim comes after the value: write `{function}(x, {dim})`";
     wants_dim_last(function) = "`{function}` takes a value and then dims: write `{function}(x, D)`, `{function}(x, (H, W))`, or `{function}(x)` for all";
@@ -303,12 +306,14 @@ catalogue! {
     dim_default() = "a dim is left out for all dims of the arguments before it: write `D: dim = all`";
     at_arguments() = "`at` takes a value, a dim and a position: write `at(x, C, 0)`";
     at_position() = "the position follows from extents: write `at(x, C, 0)` or `at(x, T, T - 1)`, and `take(x, T, i)` where a value says which";
+    at_negative(position, dim) = "positions count from 0, and {position} comes before the first: the last is `{dim} - 1`";
     at_out_of_range(position, dim, extent) = "the position {position} is outside of `{dim}`, which has {extent} elements, from 0";
     rename_arguments() = "`rename` takes a value and a dim with its new name: write `rename(x, T -> S)`";
     dims_differ(function, first, second, dim) = "`{function}` compares two values element by element, and these have {first} and {second}: the dim `{dim}` is not one of both (`rename(y, E -> D)` takes one dim for another)";
     split_arguments() = "`split` takes a value and a dim with what it is split into: write `split(x, C -> (H, D))`";
     merge_arguments() = "`merge` takes a value and dims with what they are merged into: write `merge(x, (H, D) -> C)`";
     wants_one_number(function, argument, has, how) = "`{argument}` of `{function}` is one number, and this has {has}: {how}";
+    wants_scalar(function, name, is, how) = "`{name}` of `{function}` is a number, and this is {is}: {how}";
     wants_classes(function, is) = "`{function}` takes classes as `i32` or `u32`, this is {is}: write `… as i32`";
     part_is_value(name) = "`{name}` is a value: a dim is split into dims and whole numbers that are written in the source";
     two_new_dims(first, second) = "`{first}` and `{second}` are both new: give the extent of one, like `{first}: dim`";

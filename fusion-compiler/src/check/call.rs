@@ -85,7 +85,7 @@ pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args:
         return expand(b, env, at, (function, Origin::Std), args);
     }
     if !forms.is_empty() {
-        return b.error(at, diag::no_form(name, forms_text(name, &forms)));
+        return misformed(b, at, (name, &forms), args);
     }
     if name == "scalar" && b.form == Form::Function {
         return b.error(at, diag::scalar_in_item());
@@ -184,7 +184,7 @@ fn operation(b: &mut Builder<'_>, env: &mut Env, at: At, op: Op, args: &[Arg]) -
 
 /// Returns the message for a named argument of a function whose arguments have no names.
 pub(super) fn named_argument(function: &str, name: &str) -> Message {
-    match hints::argument(name) {
+    match hints::argument(function, name) {
         Some(how) => diag::argument_otherwise(function, name, how),
         None => diag::named_argument(function, name),
     }
@@ -215,14 +215,42 @@ fn misfit_of_all(forms: &[&Function], misfits: &[Option<usize>]) -> bool {
     first.is_some() && names.all(|name| name == first)
 }
 
+/// Reports arguments that no form of a library function takes.
+fn misformed(b: &mut Builder<'_>, at: At, (name, forms): (&str, &[&Function]), args: &[Arg]) -> Value {
+    let is_param =
+        |label: &Name| forms.iter().flat_map(|form| &form.params).any(|param| param.name.text == label.text);
+    let labels = args.iter().filter_map(|arg| arg.name.as_ref());
+    let mut strange = labels.filter(|label| !is_param(label) && hints::argument(name, &label.text).is_some());
+    if let Some(label) = strange.next() {
+        return b.error(label.at, named_argument(name, &label.text));
+    }
+    let forms = forms_text(name, forms);
+    b.error(
+        at,
+        match hints::more(name) {
+            Some(how) => diag::no_form_otherwise(name, forms, how),
+            None => diag::no_form(name, forms),
+        },
+    )
+}
+
 /// Returns the text of all distinct ways to call a function with these forms.
 fn forms_text(name: &str, forms: &[&Function]) -> String {
-    let param = |param: &Param| match param.default {
-        Some(_) => format!("{} = …", param.name.text),
-        None => param.name.text.clone(),
+    // A value where a form with the same parameters before it takes an optional one is passed by its name.
+    let is_like = |form: &Function, params: &[Param]| {
+        let next = form.params.get(params.len()).is_some_and(|param| param.default.is_some());
+        next && form.params.iter().zip(params).all(|(one, other)| one.name.text == other.name.text)
+    };
+    let param = |form: &Function, i: usize| {
+        let param = &form.params[i];
+        let is_value = !matches!(param.kind, ParamKind::Dim);
+        let is_named = param.default.is_some()
+            || is_value && forms.iter().any(|other| is_like(other, &form.params[..i]));
+        if is_named { format!("{} = …", param.name.text) } else { param.name.text.clone() }
     };
     let call = |form: &&Function| {
-        format!("`{name}({})`", form.params.iter().map(param).collect::<Vec<_>>().join(", "))
+        let params: Vec<String> = (0..form.params.len()).map(|i| param(form, i)).collect();
+        format!("`{name}({})`", params.join(", "))
     };
     let mut calls: Vec<String> = forms.iter().map(call).collect();
     calls.dedup();
@@ -346,7 +374,7 @@ fn arguments<'a>(
         let slot = match &arg.name {
             Some(label) => match callee.params.iter().position(|param| param.name.text == label.text) {
                 Some(slot) => slot,
-                None if origin == Origin::Std && hints::argument(&label.text).is_some() => {
+                None if origin == Origin::Std && hints::argument(name, &label.text).is_some() => {
                     b.error(label.at, named_argument(name, &label.text));
                     return None;
                 }
@@ -501,8 +529,16 @@ fn dim_argument(
 ) -> Option<Vec<AxisId>> {
     let (function, otherwise) = (&callee.name.text, diag::wants_dim(&callee.name.text, &param.name.text));
     if let Some(label) = meant(b, env, callee, param, given) {
-        let number = b.places.text(given.at).to_owned();
+        let is_one_token = matches!(given.kind, ExprKind::Int(..) | ExprKind::Float(..) | ExprKind::Name(_));
+        let number = if is_one_token { b.places.text(given.at).to_owned() } else { "…".into() };
         b.error(given.at, diag::number_for_dim(function, &param.name.text, label, number));
+        return None;
+    }
+    if let ExprKind::Name(name) = &given.kind
+        && let Some(how) =
+            hints::more(function).filter(|_| env.var(name).is_some() && env.dim(name).is_none())
+    {
+        b.error(given.at, diag::no_form_otherwise(function, forms_text(function, &[callee]), how));
         return None;
     }
     if callee.is_typed() {
@@ -523,6 +559,7 @@ fn meant<'c>(
     let is_number = match &given.kind {
         ExprKind::Int(..) | ExprKind::Float(..) => dims::named(b, env, given).is_none(),
         ExprKind::Name(name) => env.var(name).is_some_and(|var| axes_of(b, &var.value).is_empty()),
+        ExprKind::Unary(..) | ExprKind::Chain(..) | ExprKind::Cast(..) => true,
         _ => false,
     };
     let later = callee.params.iter().skip_while(|other| other.name.text != param.name.text);

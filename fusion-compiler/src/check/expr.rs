@@ -251,8 +251,7 @@ pub(super) fn apply(
     what: &'static str,
     args: Vec<(Value, Operand<'_>)>,
 ) -> Value {
-    let span = b.place(at);
-    let typing = op.info().typing;
+    let (span, typing, called) = (b.place(at), op.info().typing, b.called(what));
     let weak: Option<Vec<Weak>> = args.iter().map(|(value, _)| as_weak(value)).collect();
     let ids = match weak {
         // A result stays weak only if the operation keeps the dtype of its operands.
@@ -262,11 +261,11 @@ pub(super) fn apply(
                 Typing::Number => return weak::apply(b, op, what, numbers, span),
                 Typing::Float => return weak::apply_float(b, op, what, numbers, span),
                 Typing::Int | Typing::Bits if is_float => {
-                    return b.error(at, wants(typing, what, DType::F32));
+                    return b.error(at, wants(typing, &called, DType::F32));
                 }
                 Typing::Int | Typing::Bits => return weak::apply(b, op, what, numbers, span),
                 Typing::Test | Typing::ToBits => resolve_all(b, &args, DType::F32),
-                Typing::Decode if is_float => return b.error(at, wants(typing, what, DType::F32)),
+                Typing::Decode if is_float => return b.error(at, wants(typing, &called, DType::F32)),
                 Typing::Decode => resolve_all(b, &args, DType::U32),
                 Typing::Compare | Typing::Select => {
                     resolve_all(b, &args, if is_float { DType::F32 } else { DType::I32 })
@@ -279,7 +278,7 @@ pub(super) fn apply(
     let Some(ids) = ids else { return Value::Unknown };
     let dtype = b.graph.node(ids[ids.len() - 1]).dtype;
     if !typing.accepts(dtype) {
-        return b.error(at, wants(typing, what, dtype));
+        return b.error(at, wants(typing, &called, dtype));
     }
     if dtype == DType::Bool && matches!(op, Op::Lt | Op::Le | Op::Gt | Op::Ge) {
         return b.error(at, diag::no_order());
@@ -504,7 +503,7 @@ pub(super) fn body(b: &mut Builder<'_>, env: &mut Env, block: &Block) -> Option<
             Stmt::Let(pattern, value) => binding(b, env, pattern, value),
             Stmt::Assign(targets, value, at) => {
                 let given = expr(b, env, value);
-                let assigned = named_parts(b, targets, given);
+                let assigned = named_parts(b, targets, (given, value));
                 assigned
                     .into_iter()
                     .for_each(|(target, given)| assign(b, env, target, given, (value.at, *at)));
@@ -515,23 +514,24 @@ pub(super) fn body(b: &mut Builder<'_>, env: &mut Env, block: &Block) -> Option<
     block.tail.as_ref().map(|tail| expr(b, env, tail))
 }
 
+/// Returns the message for one value where several are wanted, if other libraries return several.
+pub(super) fn several(b: &Builder<'_>, value: &Expr) -> Option<diag::Message> {
+    let (ExprKind::Call(name, _) | ExprKind::Method(name, _)) = &value.kind else { return None };
+    hints::several(name).filter(|_| !call::is_users(b, name)).map(diag::one_of_several)
+}
+
 fn binding(b: &mut Builder<'_>, env: &mut Env, pattern: &Pattern, value: &Expr) {
     let given = expr(b, env, value);
-    if let (Pattern::Tuple(_, at), Value::Node(_)) = (pattern, &given)
-        && let ExprKind::Call(name, _) | ExprKind::Method(name, _) = &value.kind
-        && let Some(how) = hints::several(name).filter(|_| !call::is_users(b, name))
-    {
-        b.error(*at, diag::one_of_several(how));
-        return named_parts(b, pattern, Value::Unknown)
-            .into_iter()
-            .for_each(|(name, part)| bind(b, env, name, part));
-    }
-    let named = named_parts(b, pattern, given);
+    let named = named_parts(b, pattern, (given, value));
     named.into_iter().for_each(|(name, part)| bind(b, env, name, part));
 }
 
 /// Returns the value of each name of a pattern.
-fn named_parts<'p>(b: &mut Builder<'_>, pattern: &'p Pattern, given: Value) -> Vec<(&'p Name, Value)> {
+fn named_parts<'p>(
+    b: &mut Builder<'_>,
+    pattern: &'p Pattern,
+    (given, value): (Value, &Expr),
+) -> Vec<(&'p Name, Value)> {
     let (names, at) = match pattern {
         Pattern::Name(name) => return vec![(name, given)],
         Pattern::Tuple(names, at) => (names, *at),
@@ -544,7 +544,10 @@ fn named_parts<'p>(b: &mut Builder<'_>, pattern: &'p Pattern, given: Value) -> V
     let mistake = match given {
         Value::Tuple(parts) if parts.len() == names.len() => return names.iter().zip(parts).collect(),
         Value::Tuple(parts) => b.error(at, diag::tuple_length(parts.len(), names.len())),
-        Value::Node(_) | Value::Weak(_) => b.error(at, diag::not_a_tuple(names.len())),
+        Value::Node(_) | Value::Weak(_) => {
+            let message = several(b, value).unwrap_or_else(|| diag::not_a_tuple(names.len()));
+            b.error(at, message)
+        }
         Value::Unknown => Value::Unknown,
     };
     names.iter().map(|name| (name, mistake.clone())).collect()

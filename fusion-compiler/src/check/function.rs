@@ -488,6 +488,7 @@ pub(super) fn parts(
     at: At,
 ) -> Option<Vec<Value>> {
     let name = &function.name.text;
+    let several = function.body.tail.as_ref().and_then(|tail| expr::several(b, tail));
     let message = match (value, function.returns) {
         (Value::Unknown, _) => return None,
         (Value::Tuple(parts), Returns::Tuple) if parts.len() == results.len() => return Some(parts),
@@ -499,9 +500,8 @@ pub(super) fn parts(
         (Value::Tuple(parts), _) => {
             diag::result_count(name, count(results.len(), "value"), count(parts.len(), "value"))
         }
-        (Value::Node(_) | Value::Weak(_), Returns::Tuple) => {
-            diag::result_count(name, count(results.len(), "value"), count(1, "value"))
-        }
+        (Value::Node(_) | Value::Weak(_), Returns::Tuple) => several
+            .unwrap_or_else(|| diag::result_count(name, count(results.len(), "value"), count(1, "value"))),
     };
     b.error(at, message);
     None

@@ -21,7 +21,7 @@ pub(super) fn alike(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) ->
     if let Some(axis) = differs.filter(|_| !has.is_empty() && !other.is_empty()) {
         let [first, second] = [has, other].map(|axes| b.axes_text(axes));
         let dim = b.graph.axis(axis).name.clone();
-        return b.error(at, diag::dims_differ(function(b), first, second, dim));
+        return b.error(at, diag::dims_differ(&b.called(""), first, second, dim));
     }
     if matches!(second, Value::Unknown) { Value::Unknown } else { value }
 }
@@ -33,7 +33,7 @@ pub(super) fn classes(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) 
     let value = single(b, env, &arg.value);
     let Some(dtype) = dtype_of(b, &value) else { return Value::Unknown };
     if dtype.is_float() || dtype == DType::Bool {
-        return b.error(at, diag::wants_classes(function(b), dtype));
+        return b.error(at, diag::wants_classes(&b.called(""), dtype));
     }
     let Some(id) = typed(b, &value, dtype) else { return Value::Unknown };
     if dtype == DType::I32 {
@@ -43,22 +43,25 @@ pub(super) fn classes(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) 
     known(b.push(Node { kind: NodeKind::Cast, args: vec![id], dtype: DType::I32, axes, span }))
 }
 
-/// Evaluates `number(eps)`: returns the argument after checking that it is a scalar. The mistake names the
-/// argument.
+/// Evaluates `number(eps)`: returns the argument after checking that it is a scalar. An integer becomes `f32`.
+/// The mistake names the argument.
 pub(super) fn number(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> Value {
     let [arg] = args else { unreachable!("the library has no mistakes") };
     let value = single(b, env, &arg.value);
-    let has = axes_of(b, &value);
-    match &arg.value.kind {
-        ExprKind::Name(name) if !has.is_empty() => {
-            let has = b.axes_text(has);
-            b.error(at, diag::wants_one_number(function(b), name, has, hints::number(name)))
-        }
-        _ => value,
+    let (has, dtype) = (axes_of(b, &value), dtype_of(b, &value));
+    let ExprKind::Name(name) = &arg.value.kind else { unreachable!("the library passes parameters") };
+    if !has.is_empty() {
+        let has = b.axes_text(has);
+        return b.error(at, diag::wants_one_number(&b.called(""), name, has, hints::number(name)));
     }
-}
-
-/// Returns the name of the library function being expanded.
-fn function<'b>(b: &Builder<'b>) -> &'b str {
-    b.frames.last().map_or("", |frame| frame.function.name.text.as_str())
+    match (value, dtype) {
+        (_, Some(dtype @ DType::Bool)) => {
+            b.error(at, diag::wants_scalar(&b.called(""), name, dtype, hints::number(name)))
+        }
+        (Value::Node(id), Some(dtype)) if !dtype.is_float() => {
+            let (axes, span) = (has, b.place(at));
+            known(b.push(Node { kind: NodeKind::Cast, args: vec![id], dtype: DType::F32, axes, span }))
+        }
+        (value, _) => value,
+    }
 }

@@ -107,7 +107,10 @@ impl Call<'_, '_> {
             let symbols = &self.b.graph.symbols;
             let [place, extent] = [&place, &x.extent].map(|e| e.display(symbols).to_string());
             let name = &self.b.graph.axis(x.axis).name;
-            let message = diag::at_out_of_range(place, name, extent);
+            let message = match at.is_some_and(|at| at < 0) {
+                true => diag::at_negative(place, name),
+                false => diag::at_out_of_range(place, name, extent),
+            };
             return self.refuse(position.at, message);
         }
         let one = DimExpr::constant(1);
@@ -335,9 +338,9 @@ impl Call<'_, '_> {
 
     /// Evaluates a value and one dim that the value must have.
     fn operand(&mut self, value: &Expr, along: &Expr) -> Option<Operand> {
-        let (name, usage) = (self.kind.name(), self.kind.usage());
+        let (name, usage) = (self.b.called(self.kind.name()), self.kind.usage());
         let number = single(self.b, self.env, value);
-        let axis = dims::one(self.b, self.env, along, name, &usage)?;
+        let axis = dims::one(self.b, self.env, along, &name, &usage)?;
         let dtype = dtype_of(self.b, &number)?;
         let id = typed(self.b, &number, dtype)?;
         let has = self.b.graph.node(id).axes;

@@ -10,9 +10,10 @@ pub(crate) fn function(name: &str) -> Option<&'static str> {
     find(FUNCTIONS, name)
 }
 
-/// Returns the equivalent of an argument of this name.
-pub(crate) fn argument(name: &str) -> Option<&'static str> {
-    find(ARGUMENTS, name)
+/// Returns the equivalent of an argument of this name. `function` is the one that it is passed to.
+pub(crate) fn argument(function: &str, name: &str) -> Option<&'static str> {
+    let own = if function.starts_with("cross_entropy") { find(CROSS_ENTROPY, name) } else { None };
+    own.or_else(|| find(ARGUMENTS, name))
 }
 
 /// Returns how to get several values from a function that returns a tuple in other libraries.
@@ -25,9 +26,10 @@ pub(crate) fn more(name: &str) -> Option<&'static str> {
     find(MORE, name)
 }
 
-/// Returns the hint for an argument that takes one number, where the given value has dims.
+/// Returns the hint for an argument that takes one number, where the given value has dims or is a truth value.
 pub(crate) fn number(argument: &str) -> &'static str {
     match argument {
+        "correction" => "it is 1 unless given, and `correction = 0` for a whole population",
         "label_smoothing" => "a weight for each class is `weight = w`",
         _ => "scale and shift are written out, as in `layer_norm(x, D) * g + b`",
     }
@@ -250,7 +252,7 @@ pub(crate) const ARGUMENTS: &[Hint] = &[
     (&["p", "ord"], "`norm(x, D)` is the Euclidean one; others are `sum(abs(x), D)` and `max(abs(x), D)`"),
     (&["unbiased", "ddof"], "for the variance of a whole population write `correction = 0`"),
     (
-        &["weight", "bias", "gamma"],
+        &["weight", "bias", "gamma", "beta"],
         "scale and shift are written out, as in `layer_norm(x, D) * gamma + beta`",
     ),
     (&["negative_slope"], "it is `slope` here, as in `leaky_relu(x, slope = 0.1)`"),
@@ -265,7 +267,15 @@ pub(crate) const SEVERAL: &[Hint] = &[
 pub(crate) const MORE: &[Hint] = &[
     (&["layer_norm"], "scale and shift are written out, as in `layer_norm(x, D) * g + b`"),
     (&["rms_norm"], "the scale is written out, as in `rms_norm(x, D) * g`"),
+    (&["group_norm"], "scale and shift are written out, as in `group_norm(x, C, 2) * g + b`"),
+    (&["batch_norm"], "scale and shift are written out, as in `batch_norm(x, D) * g + b`"),
 ];
+
+/// Arguments of `cross_entropy` alone.
+pub(crate) const CROSS_ENTROPY: &[Hint] = &[(
+    &["reduction", "size_average"],
+    "`cross_entropy(x, V, t)` is the loss of each row, and `cross_entropy_mean(x, V, t)` the mean of all",
+)];
 
 pub(crate) const FIELDS: &[Hint] = &[
     (
@@ -274,6 +284,7 @@ pub(crate) const FIELDS: &[Hint] = &[
     ),
     (&["shape", "size", "len", "numel"], "write the name of a dim, which is its extent, as in `x / N`"),
     (&["dtype"], "the types of parameters are declared, and a cast is written `x as f32`"),
+    (&["values", "indices"], "`max(x, D)` is the largest value alone, and `argmax(x, D)` its place"),
     (
         &["functional", "nn", "special", "linalg", "lax", "numpy", "F"],
         "functions have no prefix: write `relu(x)`",

@@ -136,7 +136,9 @@ fn postfix(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
                 return Err(parser.error(diag::no_where()));
             }
             if parser.cursor().literal().is_some() && parser.sink.captures.is_none() {
-                return Err(parser.error(diag::no_tuple_field()));
+                let message =
+                    several(&value).map_or_else(diag::no_tuple_field, diag::no_tuple_field_otherwise);
+                return Err(parser.error(message));
             }
             let method = parser.name("the name of a function after `.`")?;
             let Some((inner, _, span)) = parser.group(Delimiter::Parenthesis) else {
@@ -147,21 +149,30 @@ fn postfix(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
                 return Err(parser.error_at(method.at, message));
             };
             let mut args = vec![Arg { name: None, value }];
-            args.extend(parser.within(inner, span).list(argument)?);
+            args.extend(parser.within(inner, span).list(|parser| argument(parser, &method.text))?);
             let depth = deepest(&args);
             parser.sink.calls.push(method.text.clone());
             value = node(parser, ExprKind::Method(method.text, args), method.at, depth)?;
         } else if parser.is_group(Delimiter::Parenthesis) {
             return Err(parser.error(diag::call_of_value()));
         } else if parser.is_group(Delimiter::Bracket) {
-            let message = if names_dims(parser) { diag::no_dims_here() } else { diag::no_index() };
-            return Err(parser.error(message));
+            return Err(parser.error(match several(&value) {
+                _ if names_dims(parser) => diag::no_dims_here(),
+                Some(how) => diag::no_tuple_field_otherwise(how),
+                None => diag::no_index(),
+            }));
         } else if parser.symbol() == Some("?") {
             return Err(parser.error(diag::no_question()));
         } else {
             return Ok(value);
         }
     }
+}
+
+/// Returns the hint for a part of a call whose result is a tuple in other libraries.
+fn several(value: &Expr) -> Option<&'static str> {
+    let (ExprKind::Call(name, _) | ExprKind::Method(name, _)) = &value.kind else { return None };
+    hints::several(name)
 }
 
 /// Returns the message for a field that tensors have in other libraries.
@@ -221,7 +232,11 @@ fn named(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
         if parser.sink.captures.is_some() && name.text == "scalar" {
             return inline::host(parser, inner, &name, span);
         }
-        let args = parser.within(inner, span).list(argument)?;
+        let mut inner = parser.within(inner, span);
+        if let Some(how) = hints::function(&name.text).filter(|_| inner.is_group(Delimiter::Bracket)) {
+            return Err(inner.error(diag::no_list_otherwise(how)));
+        }
+        let args = inner.list(|parser| argument(parser, &name.text))?;
         return call(parser, name, args);
     }
     match parser.symbol() {
@@ -246,14 +261,14 @@ fn deepest(args: &[Arg]) -> u32 {
     args.iter().map(|arg| arg.value.depth).max().unwrap_or(0)
 }
 
-fn argument(parser: &mut Parser<'_, '_>) -> Parsed<Arg> {
+fn argument(parser: &mut Parser<'_, '_>, function: &str) -> Parsed<Arg> {
     let before = parser.cursor();
     if parser.word().is_some_and(|word| !is_keyword(&word)) {
         let name = parser.name("an argument")?;
         if parser.eat("=").is_some() {
             let is_text = |literal: &proc_macro2::Literal| literal.to_string().ends_with(['"', '\'']);
             let text = parser.cursor().literal().filter(|(literal, _)| is_text(literal));
-            if let Some(how) = text.and_then(|_| hints::argument(&name.text)) {
+            if let Some(how) = text.and_then(|_| hints::argument(function, &name.text)) {
                 return Err(parser.error(diag::no_text(how)));
             }
             return Ok(Arg { name: Some(name), value: nested(parser, expr)? });

@@ -15,7 +15,7 @@ fn dtypes() {
     );
     refused(
         "pub fn f(k: i32[N]) -> f32[N] { sigmoid(k) }",
-        &["`exp` takes floats, this is i32: write `… as f32`", "note: in this call of `sigmoid`"],
+        &["`sigmoid` takes floats, this is i32: write `… as f32`", "note: in this call of `sigmoid`"],
     );
     refused(
         "pub fn f(x: i32[N]) -> i32[N] { x + 1.5 }",

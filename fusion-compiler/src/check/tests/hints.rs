@@ -3,12 +3,12 @@
 
 use super::diagnostics::refused;
 use super::{graphs, text};
-use crate::diag::hints::{ARGUMENTS, FIELDS, FUNCTIONS, MORE, SEVERAL};
+use crate::diag::hints::{ARGUMENTS, CROSS_ENTROPY, FIELDS, FUNCTIONS, MORE, SEVERAL};
 use crate::diag::{self};
 
 /// Returns all hints.
 fn all() -> impl Iterator<Item = (&'static [&'static str], &'static str)> {
-    [FUNCTIONS, ARGUMENTS, SEVERAL, MORE, FIELDS].into_iter().flatten().copied()
+    [FUNCTIONS, ARGUMENTS, CROSS_ENTROPY, SEVERAL, MORE, FIELDS].into_iter().flatten().copied()
 }
 
 /// Returns the text between backquotes.
@@ -167,6 +167,18 @@ fn arguments_of_other_libraries() {
         "x - mse(x, y, reduction = \"none\")",
         "an argument is no text: `mse(x, y)` is the mean of all elements, and `mse(x, y, D)` that along a dim",
     );
+    let rows =
+        "`cross_entropy(x, V, t)` is the loss of each row, and `cross_entropy_mean(x, V, t)` the mean of all";
+    named("cross_entropy(x, D, t, reduction = t)", "cross_entropy", "reduction", rows);
+    said("cross_entropy(x, D, t, reduction = \"mean\")", &format!("an argument is no text: {rows}"));
+    let all = "`correction` of `std` is a number, and this is bool: it is 1 unless given, \
+               and `correction = 0` for a whole population";
+    for call in ["std(x, D, false)", "std(x, D, correction = false)"] {
+        let source = format!("pub fn f(x: f32[N, D]) -> f32[N] {{ {call} }}");
+        refused(&source, &[all, "note: in this call of `std`"]);
+    }
+    let whole = "pub fn f(x: f32[N, D], c: i32) -> f32[N] { std(x, D, correction = c) }";
+    assert!(graphs(whole).is_ok(), "{:?}", text(whole));
     // A user's function may have arguments of any name.
     let own = "fn per(x, dim) { x / dim } pub fn f(x: f32[N]) -> f32[N] { per(x, dim = 2.0) }";
     assert!(graphs(own).is_ok(), "{:?}", text(own));
@@ -179,6 +191,9 @@ fn numbers_where_dims_may_be_left_out() {
     };
     for given in ["0.5", "1", "d"] {
         said(&format!("x - huber(x, y, {given})"), &number(given));
+    }
+    for given in ["-0.5", "2.0 * d", "1 as f32"] {
+        said(&format!("x - huber(x, y, {given})"), &number("…"));
     }
     for call in ["huber(x, y, delta = 0.5)", "huber(x, y, D, 0.5)", "huber(x, y, delta = d)"] {
         let source =
@@ -201,6 +216,18 @@ fn more_arguments_than_there_are() {
         "`rms_norm(x, D, eps = …)` takes no more arguments: the scale is written out, \
          as in `rms_norm(x, D) * g`",
     );
+    let forms = "`batch_norm(x, D, eps = …)` or `batch_norm(x, mean, var, eps = …)`";
+    let how = "scale and shift are written out, as in `batch_norm(x, D) * g + b`";
+    said("batch_norm(x, N, y, y)", &format!("`batch_norm` takes other arguments, {forms}: {how}"));
+    said("batch_norm(x, N, y, y, y, y)", &format!("{forms} takes no more arguments: {how}"));
+    let named = "`batch_norm` has no argument `bias`: \
+                 scale and shift are written out, as in `layer_norm(x, D) * gamma + beta`";
+    said("batch_norm(x, N, bias = y)", named);
+    said(
+        "layer_norm(x, y, y)",
+        "`layer_norm` takes other arguments, `layer_norm(x, D, eps = …)`: scale and shift are written out, \
+         as in `layer_norm(x, D) * g + b`",
+    );
 }
 
 #[test]
@@ -209,6 +236,11 @@ fn one_value_for_several() {
         "this is one value: `max` gives the largest alone: write `let (v, i) = (max(x, D), argmax(x, D));`";
     said("let (v, i) = max(x, D); v * i", both);
     said("let (v, i) = x.max(D); v * i", both);
+    let fields = both.replace("this is one value", "values have no fields");
+    said("x - max(x, D).0", &fields);
+    said("x - max(x, D)[0]", &fields);
+    let tuple = "pub fn f(x: f32[N, D]) -> (f32[N], i32[N]) { max(x, D) }";
+    refused(tuple, &[both]);
     said(
         "let (a, b) = exp(x); a * b",
         "this is one value, no tuple of 2: a pattern that is one name, like `let y = …`, takes it",
@@ -230,6 +262,12 @@ fn syntax_of_other_languages() {
         ("if x > 0 or y > 0 { x } else { y }", "`or` is no operator: write `||`"),
         ("if not x > 0 { x } else { y }", "`not` is no operator: write `!`"),
         ("x if x > 0 else y", "the condition of a choice comes first: write `if mask { x } else { y }`"),
+        (
+            "stack([x, y])",
+            "there are no lists: a dim of its own chooses, \
+             as in `if index(S) == 0 { x } else { y }` with `S = 2` in the result",
+        ),
+        ("x - at(x, D, -1)", "positions count from 0, and -1 comes before the first: the last is `D - 1`"),
         ("lambda v: v", "there are no closures: write a private `fn`, or its body in place"),
         ("torch.where(x > 0, x, y)", choice),
         ("where(x > 0, x, y)", choice),
