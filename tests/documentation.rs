@@ -1,6 +1,7 @@
 //! The documented list of functions is the compiler's list.
 
-use fusion_compiler::ir::ops::{Op, Ulp};
+use fusion_compiler::ir::op::Op;
+use fusion_compiler::ops::Ulp;
 
 const LANGUAGE: &str = include_str!("../fusion-runtime/src/language.md");
 const LIBRARY: &str = include_str!("../fusion-compiler/src/std.fuse");

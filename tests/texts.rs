@@ -11,8 +11,9 @@ use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::kernel::{
     Address, Buffer, BufferId, Builder, Carried, IndexWidth, Kernel, Lanes, LoopKind, Stmt, Uniform,
 };
-use fusion_compiler::ir::ops::{Op, OpInfo, Typing};
+use fusion_compiler::ir::op::{Op, Typing};
 use fusion_compiler::ir::plan::{Code, Launch, Plan, Target, UniformArg};
+use fusion_compiler::ops::OpInfo;
 use fusion_compiler::{KernelCode, compile};
 
 mod kernels;

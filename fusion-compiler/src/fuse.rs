@@ -13,7 +13,8 @@ use crate::ir::dtype::DType;
 use crate::ir::graph::{
     AxisId, AxisSet, Dest, Fusing, Graph, Node, NodeId, NodeKind, Output, Param, ParamId, Portion,
 };
-use crate::ir::ops::{Lower, Op};
+use crate::ir::op::Op;
+use crate::ops::Lower;
 use crate::target::TargetFacts;
 use rules::Budget;
 

@@ -15,7 +15,8 @@ use crate::ir::kernel::{
     Buffer, Builder, Carried, Expr, Fold, Kernel, Lanes, LoopKind, Scope, Shared, SharedId, SharedLen,
     Shuffle, Stmt, Type, Uniform, Value, Values, WARP,
 };
-use crate::ir::ops::{Lower, Op};
+use crate::ir::op::Op;
+use crate::ops::Lower;
 use crate::target::Dialect;
 pub use subgroups::by_subgroups;
 

@@ -11,46 +11,29 @@ use ir::kernel::Kernel;
 use ir::plan::{Code, Text};
 
 #[cfg(feature = "compile")]
-pub mod assemble;
-#[cfg(feature = "compile")]
 pub mod check;
 #[cfg(feature = "compile")]
 pub mod diag;
-#[cfg(feature = "compile")]
-mod dump;
 #[cfg(feature = "compile")]
 pub mod emit;
 #[cfg(feature = "compile")]
 pub mod fuse;
 pub mod ir;
 #[cfg(feature = "compile")]
-pub mod larger;
-#[cfg(feature = "compile")]
 pub mod legalize;
-#[cfg(feature = "compile")]
-mod nonempty;
+pub mod ops;
 #[cfg(feature = "compile")]
 mod parse;
 #[cfg(feature = "compile")]
 mod pipeline;
 #[cfg(feature = "compile")]
-pub mod reference;
+pub mod plan;
 pub mod report;
 #[cfg(feature = "compile")]
 pub mod rewrite;
 #[cfg(feature = "compile")]
 pub mod schedule;
-#[cfg(feature = "compile")]
-pub mod summary;
 pub mod target;
-#[cfg(feature = "compile")]
-mod traffic;
-#[cfg(feature = "compile")]
-mod trips;
-#[cfg(feature = "compile")]
-pub mod ulp;
-#[cfg(feature = "compile")]
-mod variant_summary;
 
 #[cfg(feature = "compile")]
 pub use pipeline::{Expansion, compile, expand, lower, optimize};

@@ -17,14 +17,89 @@ use crate::ir::kernel::{Expr, Kernel, LoopKind, Stmt, Uniform};
 use crate::ir::plan::{
     BufferArg, Code, Condition, Footprint, Lack, Launch, List, Plan, Program, Target, Variant, VariantSummary,
 };
-use crate::larger::{self, Class, Made};
+use crate::plan::summary::Locate;
+use crate::plan::{
+    Compiled, FusedGraph, UnloweredKernel, assemble, cost, nonempty, summary, variant_summary,
+};
+use crate::report::dump;
 use crate::schedule::{self, Config, Schedule, Scheduled, Scratch, UnstagedTail, Work};
-use crate::summary::{self, Locate};
 use crate::target::{self, Dialect, TargetFacts};
 use crate::{CpuKernel, KernelCode};
-use crate::{
-    assemble, dump, emit, fuse, ir, legalize, nonempty, parse, rewrite, traffic, trips, variant_summary,
-};
+use crate::{emit, fuse, ir, legalize, parse, rewrite};
+
+/// A pass, by the IR that it changes.
+#[derive(Clone, Copy)]
+enum Pass {
+    /// Changes the graph, for all targets.
+    Graph(fn(Graph) -> Graph),
+    /// Changes a kernel as its schedule made it. Costs are read off the result.
+    Kernel(fn(Kernel) -> Kernel),
+    /// Lowers a kernel to operations that the dialect can print.
+    Lower(fn(Kernel, Dialect) -> Kernel),
+}
+
+/// Kernels and graphs that the passes are for.
+#[derive(Clone, Copy)]
+struct PassOptions {
+    math: Math,
+    dialect: Dialect,
+    /// True for a variant whose teams combine values through subgroups.
+    subgroups: bool,
+}
+
+/// Returns the names of all passes, in the order in which they run.
+fn passes(options: PassOptions) -> impl Iterator<Item = (&'static str, Pass)> {
+    use Pass::{Graph, Kernel, Lower};
+    let PassOptions { math, dialect, subgroups } = options;
+    let contracts = math != Math::Strict;
+    let all = [
+        (true, "widen", Graph(rewrite::widen)),
+        (true, "simplify", Graph(rewrite::simplify)),
+        (true, "cse", Graph(rewrite::cse)),
+        (true, "dce", Graph(rewrite::dce)),
+        (contracts, "fma", Graph(rewrite::fma)),
+        (contracts, "near_one", Graph(rewrite::near_one)),
+        (true, "dce", Graph(rewrite::dce)),
+        (true, "max_num", Graph(rewrite::max_num)),
+        // `fuse` makes groups of the graph, and `schedule` makes kernels of each group.
+        (subgroups, "by_subgroups", Kernel(legalize::by_subgroups)),
+        (true, "skip_unchanged", Kernel(rewrite::skip_unchanged)),
+        (true, "kernel_dce", Kernel(rewrite::kernel_dce)),
+        (math == Math::Fast, "fast_math", Kernel(rewrite::fast_math)),
+        (true, "prune_uniforms", Kernel(rewrite::prune_uniforms)),
+        (dialect.reorders(), "hide_arithmetic", Lower(|kernel, _| rewrite::hide_arithmetic(kernel))),
+        (true, "legalize", Lower(legalize::legalize)),
+        (true, "kernel_cse", Lower(|kernel, _| rewrite::kernel_cse(kernel))),
+        (true, "kernel_dce", Lower(|kernel, _| rewrite::kernel_dce(kernel))),
+    ];
+    all.into_iter().filter(|(runs, ..)| *runs).map(|(_, name, pass)| (name, pass))
+}
+
+/// Runs the passes on graphs, which do not depend on the target.
+pub fn optimize(graph: Graph) -> Graph {
+    let options = PassOptions { math: graph.math, dialect: Dialect::Cpu, subgroups: false };
+    passes(options).fold(verified(graph, "check"), |graph, (name, pass)| match pass {
+        Pass::Graph(run) => verified(run(graph), name),
+        Pass::Kernel(_) | Pass::Lower(_) => graph,
+    })
+}
+
+/// Runs the passes on kernels, before their costs are read off.
+fn simplified(kernel: Kernel, options: PassOptions) -> Kernel {
+    passes(options).fold(verified_kernel(kernel, "schedule"), |kernel, (name, pass)| match pass {
+        Pass::Kernel(run) => verified_kernel(run(kernel), name),
+        Pass::Graph(_) | Pass::Lower(_) => kernel,
+    })
+}
+
+/// Lowers a kernel to operations that a dialect can print.
+pub fn lower(kernel: Kernel, dialect: Dialect) -> Kernel {
+    let options = PassOptions { math: Math::Accurate, dialect, subgroups: false };
+    passes(options).fold(kernel, |kernel, (name, pass)| match pass {
+        Pass::Lower(run) => verified_kernel(run(kernel, dialect), name),
+        Pass::Graph(_) | Pass::Kernel(_) => kernel,
+    })
+}
 
 /// Output of `fuse!`, with the plans it was generated from.
 pub struct Expansion {
@@ -87,9 +162,6 @@ fn location(spans: &[Span], span: SpanId) -> (u32, u32) {
     start.map_or((0, 0), |start| (start.line as u32, start.column as u32 + 1))
 }
 
-/// Kernel before a target has made it legal. Kernels are lowered once the program is known to be worthwhile.
-pub(crate) type UnloweredKernel = Arc<Kernel>;
-
 /// Compiles a checked function into its plan.
 pub fn compile(graph: Graph, targets: &[Target], locate: Locate<'_>) -> Plan<KernelCode> {
     let graph = optimize(graph);
@@ -99,15 +171,16 @@ pub fn compile(graph: Graph, targets: &[Target], locate: Locate<'_>) -> Plan<Ker
     let targets: Vec<Target> = targets.iter().filter(able).copied().collect();
     let facts: Vec<TargetFacts> = targets.iter().map(|&target| target::facts(target)).collect();
     let fused = fuse::fuse_for(graph.clone(), &facts);
-    let classes = larger::with_larger(targets.iter().copied().zip(fused).collect());
-    let memory = assemble::Memory::new(&graph, classes.iter().map(|class| &class.fused));
-    let make = |class| {
+    let of_target = |((&target, &facts), (graph, fused))| FusedGraph { target, facts, graph, fused };
+    let graphs: Vec<FusedGraph> = targets.iter().zip(&facts).zip(fused).map(of_target).collect();
+    let memory = assemble::Memory::new(&graph, graphs.iter().map(|one| &one.fused));
+    let make = |of| {
         let mut kernels = Vec::new();
-        let program = assemble::program(&memory, class, |work| variants(work, class, &mut kernels));
-        Made { class, program, kernels }
+        let program = assemble::program(&memory, of, |work| variants(work, of, &mut kernels));
+        Compiled { of, program, kernels }
     };
-    let made = larger::worthwhile(on_threads(&classes, &make));
-    let off = Graph { fusing: Fusing::Off, ..classes[0].graph.clone() };
+    let made = on_threads(&graphs, &make);
+    let off = Graph { fusing: Fusing::Off, ..graphs[0].graph.clone() };
     let unfused = fuse::fuse(&off, &facts[0], &BTreeSet::new());
     let summary = summary::summary(&made, &unfused, locate);
     Plan {
@@ -185,19 +258,6 @@ fn have_own_names(kernels: &[(Target, UnloweredKernel)]) -> bool {
     })
 }
 
-/// Rewrites the graph in ways that do not depend on the target.
-pub fn optimize(graph: Graph) -> Graph {
-    let graph = verified(rewrite::widen(verified(graph)));
-    let graph = verified(rewrite::simplify(graph));
-    let graph = verified(rewrite::cse(graph));
-    let graph = verified(rewrite::dce(graph));
-    let graph = match graph.math {
-        Math::Accurate | Math::Fast => verified(rewrite::near_one(verified(rewrite::fma(graph)))),
-        Math::Strict => graph,
-    };
-    verified(rewrite::max_num(verified(rewrite::dce(graph))))
-}
-
 /// Returns true if the IR is verified after every pass. Debug builds of this repository do so, because
 /// `.cargo/config.toml` sets the variable. Users' macros are debug builds too, but their builds should not
 /// wait for it.
@@ -205,46 +265,41 @@ fn verifies() -> bool {
     cfg!(debug_assertions) && option_env!("FUSION_VERIFY") == Some("1")
 }
 
-/// Verifies a graph and returns it.
-fn verified(graph: Graph) -> Graph {
+/// Verifies what a pass made of a graph, and returns it.
+fn verified(graph: Graph, pass: &str) -> Graph {
     if verifies()
         && let Err(error) = ir::verify::graph(&graph)
     {
-        unreachable!("a pass broke the graph: {error}\n{graph}");
+        unreachable!("`{pass}` broke the graph: {error}\n{graph}");
     }
     graph
 }
 
-/// Verifies a kernel and returns it.
-fn verified_kernel(kernel: Kernel) -> Kernel {
+/// Verifies what a pass made of a kernel, and returns it.
+fn verified_kernel(kernel: Kernel, pass: &str) -> Kernel {
     if verifies()
         && let Err(error) = ir::verify_kernel::kernel(&kernel)
     {
-        unreachable!("a pass broke the kernel: {error}");
+        unreachable!("`{pass}` broke the kernel: {error}");
     }
     kernel
 }
 
-/// Returns the variants of one group for a class of devices, and the memory between their kernels. Appends
-/// what reports need to `kernels`.
+/// Returns the variants of one group for a target, and the memory between their kernels. Appends what reports
+/// need to `kernels`.
 fn variants(
     work: &Work<'_>,
-    class: &Class,
+    &FusedGraph { target, ref facts, .. }: &FusedGraph,
     kernels: &mut Vec<(Schedule, VariantSummary)>,
 ) -> (Vec<Variant<UnloweredKernel>>, Vec<Scratch>) {
-    let &Class { target, ref facts, .. } = class;
     let (configs, scratch) = schedule::schedule(work, facts);
-    let mut configs: Vec<Config> = configs.into_iter().flat_map(|config| forms(target, config)).collect();
-    if class.is_larger() {
-        let kernels = configs.iter_mut().flatten().map(|scheduled| &mut scheduled.kernel);
-        kernels.for_each(|kernel| kernel.name.push_str(&format!("_b{}", facts.buffers_max)));
-    }
+    let configs: Vec<Config> = configs.into_iter().flat_map(|config| forms(target, config)).collect();
     kernels.push((
         schedule::chosen(work),
         variant_summary::variant_summary(target, configs.iter().map(Vec::as_slice)),
     ));
     let bytes = |kernel: &Kernel, buffers: &[BufferArg], unstaged_tail: Option<&UnstagedTail>| {
-        traffic::bytes(work, &scratch, facts, (kernel, buffers), unstaged_tail)
+        cost::traffic::bytes(work, &scratch, facts, (kernel, buffers), unstaged_tail)
     };
     // Variants share kernels, such as the kernel that combines partial results.
     let mut known: Vec<(Scheduled, Launch<UnloweredKernel>)> = Vec::new();
@@ -274,7 +329,6 @@ fn forms(target: Target, config: Config) -> Vec<Config> {
     let mut by_subgroups = config.clone();
     for scheduled in by_subgroups.iter_mut().filter(|scheduled| matters(scheduled)) {
         scheduled.when.push(Condition::Subgroups(scheduled.kernel.team));
-        scheduled.kernel = verified_kernel(legalize::by_subgroups(scheduled.kernel.clone()));
     }
     vec![by_subgroups, config]
 }
@@ -287,16 +341,12 @@ fn launch(
     (scheduled, math): (Scheduled, Math),
     bytes: &BytesOf<'_>,
 ) -> Launch<UnloweredKernel> {
+    let subgroups = scheduled.combines_by_subgroups();
     let Scheduled { kernel, buffers, space, row_memory, unstaged_tail, cluster, .. } = scheduled;
-    let kernel = verified_kernel(rewrite::skip_unchanged(verified_kernel(kernel)));
-    let mut kernel = verified_kernel(rewrite::kernel_dce(kernel));
-    if math == Math::Fast {
-        kernel = verified_kernel(rewrite::fast_math(kernel));
-    }
-    let kernel = verified_kernel(rewrite::prune_uniforms(kernel));
+    let kernel = simplified(kernel, PassOptions { math, dialect: dialect(target), subgroups });
     let bytes = bytes(&kernel, &buffers, unstaged_tail.as_ref());
     let trips = match target {
-        Target::Wgsl => trips::trips(&kernel),
+        Target::Wgsl => cost::trips::trips(&kernel),
         Target::Ptx | Target::Cpu => None,
     };
     debug_assert!(trips.is_some() || target != Target::Wgsl, "the bounds of loops are known: {kernel}");
@@ -334,34 +384,26 @@ fn has_prologue(kernel: &Kernel) -> bool {
     kernel.body.iter().any(is_loop) || kernel.body.iter().filter(is_load).count() > LOADS_BEFORE_MAX
 }
 
+fn dialect(target: Target) -> Dialect {
+    match target {
+        Target::Ptx => Dialect::Ptx,
+        Target::Wgsl => Dialect::Wgsl,
+        Target::Cpu => Dialect::Cpu,
+    }
+}
+
 /// Prints a kernel for a target. Returns the code and the uniforms that it needs.
 fn code(kernel: Kernel, target: Target) -> (KernelCode, Vec<Uniform>) {
+    let kernel = lower(kernel, dialect(target));
     match target {
-        Target::Ptx => {
-            let kernel = lower(kernel, Dialect::Ptx);
-            (Code::Ptx(emit::ptx::ptx(&kernel).into()), kernel.uniforms)
-        }
-        Target::Wgsl => {
-            let kernel = lower(kernel, Dialect::Wgsl);
-            (Code::Wgsl(emit::wgsl::wgsl(&kernel).into()), kernel.uniforms)
-        }
+        Target::Ptx => (Code::Ptx(emit::ptx::ptx(&kernel).into()), kernel.uniforms),
+        Target::Wgsl => (Code::Wgsl(emit::wgsl::wgsl(&kernel).into()), kernel.uniforms),
         Target::Cpu => {
-            let kernel = lower(kernel, Dialect::Cpu);
             let (rust, uniforms) = (emit::rust::rust(&kernel), kernel.uniforms.clone());
             let (rust, is_memory_bound) = (rust.text.into(), rust.is_memory_bound);
             (Code::Cpu(CpuKernel { kernel, rust, is_memory_bound }), uniforms)
         }
     }
-}
-
-/// Lowers a kernel to operations that a dialect can print.
-pub fn lower(mut kernel: Kernel, dialect: Dialect) -> Kernel {
-    if dialect.reorders() {
-        kernel = verified_kernel(rewrite::hide_arithmetic(kernel));
-    }
-    let kernel = verified_kernel(legalize::legalize(kernel, dialect));
-    let kernel = verified_kernel(rewrite::kernel_cse(kernel));
-    verified_kernel(rewrite::kernel_dce(kernel))
 }
 
 #[cfg(test)]

@@ -4,9 +4,10 @@
 //! `FUSION_EXHAUSTIVE=N` every N-th. Run exhaustive sweeps in release mode, because they take long.
 
 use fusion_compiler::ir::dtype::{Const, DType};
-use fusion_compiler::ir::ops::{Dialect, Op, Typing};
-use fusion_compiler::ir::scalar::{Program, Scalar, eval_op};
-use fusion_compiler::ulp::{NEAR_QUARTER_TURNS, distance};
+use fusion_compiler::ir::op::{Op, Typing};
+use fusion_compiler::ops::Dialect;
+use fusion_compiler::ops::scalar::{Program, Scalar, eval_op};
+use fusion_support::ulp::{NEAR_QUARTER_TURNS, distance};
 
 /// Returns a dialect's error bound for an operation, in units in the last place.
 fn bound(op: Op, dialect: Dialect) -> u32 {

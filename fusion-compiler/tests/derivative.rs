@@ -6,8 +6,9 @@ use fusion_compiler::ir::dtype::{Const, DType};
 use fusion_compiler::ir::graph::{
     AxisSet, Dest, Graph, Node, NodeId, NodeKind, Output, Param, ParamId, ParamKind, SpanId,
 };
-use fusion_compiler::ir::ops::{Grad, GradRule, Op, Typing};
-use fusion_compiler::reference::{Rounding, interpret};
+use fusion_compiler::ir::op::{Op, Typing};
+use fusion_compiler::ops::{Grad, GradRule};
+use fusion_support::reference::{Rounding, interpret};
 
 /// Builds a graph of one operation on scalars, with the value and the gradients of its operands as results.
 fn differentiated(op: Op, rule: GradRule) -> (Graph, Vec<bool>) {

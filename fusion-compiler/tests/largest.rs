@@ -4,7 +4,7 @@
 use fusion_compiler::check::{Source, front_end};
 use fusion_compiler::ir::graph::{Graph, NodeKind, Reduce};
 use fusion_compiler::optimize;
-use fusion_compiler::reference::{Rounding, interpret};
+use fusion_support::reference::{Rounding, interpret};
 
 /// Builds the graph of a function with those of `x`, `y` and `t` as parameters that the body names.
 fn graph(body: &str) -> Graph {

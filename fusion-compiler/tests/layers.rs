@@ -3,7 +3,7 @@
 #![cfg(feature = "compile")]
 
 use fusion_compiler::check::{Source, front_end};
-use fusion_compiler::reference::{Rounding, interpret};
+use fusion_support::reference::{Rounding, interpret};
 
 const NAN: f64 = f64::NAN;
 const INF: f64 = f64::INFINITY;

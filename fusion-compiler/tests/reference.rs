@@ -6,8 +6,8 @@ use fusion_compiler::ir::graph::{
     Access, Axis, AxisId, AxisSet, Dest, Graph, Node, NodeId, NodeKind, Output, Param, ParamId, ParamKind,
     Reduce, SpanId,
 };
-use fusion_compiler::ir::ops::Op;
-use fusion_compiler::reference::{Rounding, interpret};
+use fusion_compiler::ir::op::Op;
+use fusion_support::reference::{Rounding, interpret};
 
 const SPAN: SpanId = SpanId(0);
 const N: AxisId = AxisId(0);

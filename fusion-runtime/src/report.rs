@@ -227,7 +227,6 @@ mod tests {
             outputs: Borrowed(&[]),
             programs: Owned(vec![Program {
                 target: Target::Wgsl,
-                buffers: 1,
                 temporaries: Borrowed(&[]),
                 steps: Owned(vec![step]),
             }]),

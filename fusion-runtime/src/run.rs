@@ -149,7 +149,7 @@ fn execute(plan: &Plan, args: &mut [Arg<'_>], outs: Option<&mut [Arg<'_>]>) -> R
     let outs = outs.unwrap_or_default();
     let bound = bind(plan, args, outs)?;
     let (target, limits) = (bound.device.0.target(), bound.device.limits());
-    let program = plan.program(target, &limits);
+    let program = plan.program(target);
     let program = program.ok_or_else(|| not_compiled(&plan.name, &plan.lacks, &bound.device))?;
     let mut made = make_outputs(plan, &bound, outs)?;
     own_in_place(plan, args)?;

@@ -8,9 +8,9 @@ use fusion::{Device, Element, Result, Tensor};
 use fusion_compiler::check::{Source, front_end};
 use fusion_compiler::ir::dtype::Class;
 use fusion_compiler::ir::graph::Graph;
-use fusion_compiler::ir::ops::Op;
+use fusion_compiler::ir::op::Op;
 use fusion_compiler::ir::plan::Target;
-use fusion_compiler::reference::{Rounding, interpret};
+use fusion_support::reference::{Rounding, interpret};
 
 use crate::devices::{Kind, devices, on_devices};
 
@@ -41,7 +41,7 @@ macro_rules! integers {
     ($($element:ident: $name:ident,)*) => {
         $( mod $name {
             use fusion::{Device, Result, fuse};
-            use fusion_compiler::ir::ops::Op;
+            use fusion_compiler::ir::op::Op;
 
             use super::{Binary, Integer};
 

@@ -11,8 +11,9 @@ use fusion::{DType, Device, Element, Tensor, bf16, f16};
 use fusion_compiler::check::{Source, front_end};
 use fusion_compiler::compile;
 use fusion_compiler::ir::dtype::round;
-use fusion_compiler::ir::ops::{Dialect, Lower, Op, OpInfo, Typing};
+use fusion_compiler::ir::op::{Op, Typing};
 use fusion_compiler::ir::plan::Target;
+use fusion_compiler::ops::{Dialect, Lower, OpInfo};
 
 use crate::devices::{Kind, devices};
 

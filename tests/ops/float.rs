@@ -1,8 +1,8 @@
 //! Operations on `f32` are within their bounds of the `f64` column of the table.
 
 use fusion_compiler::ir::dtype::DType;
-use fusion_compiler::ir::ops::{Op, Typing};
-use fusion_compiler::ulp::{NEAR_QUARTER_TURNS, distance};
+use fusion_compiler::ir::op::{Op, Typing};
+use fusion_support::ulp::{NEAR_QUARTER_TURNS, distance};
 
 use super::{EDGES, Kind, devices, download, is_base, kernels, random_bits, report, upload};
 

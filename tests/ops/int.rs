@@ -2,7 +2,7 @@
 
 use fusion::prelude::*;
 use fusion_compiler::ir::dtype::{DType, wrap};
-use fusion_compiler::ir::ops::Op;
+use fusion_compiler::ir::op::Op;
 
 use super::kernels::Function;
 use super::{EDGES, devices, download, kernels, random_bits, report, upload};

@@ -3,7 +3,7 @@
 //! Invariant: the matches have no wildcard, so an operation without its function does not compile.
 
 use fusion::prelude::*;
-use fusion_compiler::ir::ops::Op;
+use fusion_compiler::ir::op::Op;
 
 type OfThree<T, R> = fn(&Tensor<T>, &Tensor<T>, &Tensor<T>) -> Result<Tensor<R>>;
 

@@ -2,7 +2,7 @@
 //! not positive gives the same bits. A division by a number from 1 to 2 is within a unit in the last place.
 
 use fusion::prelude::*;
-use fusion_compiler::ir::ops::Op;
+use fusion_compiler::ir::op::Op;
 
 use super::{EDGES, Kind, devices, download, kernels, upload};
 

@@ -9,8 +9,8 @@
 use std::fmt;
 
 use fusion::prelude::*;
-use fusion_compiler::ir::ops::{Op, Typing};
-use fusion_compiler::ulp::{NEAR_QUARTER_TURNS, distance};
+use fusion_compiler::ir::op::{Op, Typing};
+use fusion_support::ulp::{NEAR_QUARTER_TURNS, distance};
 use rayon::prelude::*;
 
 use super::float::{self, Case};

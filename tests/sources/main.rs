@@ -12,7 +12,7 @@ use fusion::{Device, Tensor};
 use fusion_compiler::check::{Source, front_end};
 use fusion_compiler::ir::graph::{Access, Dest, Graph, ParamKind};
 use fusion_compiler::ir::plan::Target;
-use fusion_compiler::reference::{Rounding, interpret};
+use fusion_support::reference::{Rounding, interpret};
 
 fn graph(source: &str) -> Graph {
     match front_end(source.parse().expect("tokens")) {

@@ -14,7 +14,7 @@ use crate::diag::{self, Diagnostics, Message};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Axis, AxisId, AxisSet, Graph, Node, NodeId, NodeKind, ParamId, SpanId};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 use crate::parse::Places;
 use crate::parse::ast::{self, At};
 

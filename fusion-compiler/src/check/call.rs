@@ -9,7 +9,7 @@ use super::{dims, function, guards, index, inline, library, order, reduce, renam
 use crate::diag::{self, Message, hints};
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet, Math};
-use crate::ir::ops::{Op, Typing};
+use crate::ir::op::{Op, Typing};
 use crate::parse::ast::{
     Arg, At, Broken, Expr, ExprKind, Function, Name, Param, ParamKind, Returns, TensorType,
 };

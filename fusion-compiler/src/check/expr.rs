@@ -12,7 +12,7 @@ use crate::diag::{self, hints};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{AxisSet, Node, NodeId, NodeKind, ParamId, SpanId};
-use crate::ir::ops::{Op, Typing};
+use crate::ir::op::{Op, Typing};
 use crate::parse::ast::{At, Binary, Block, Expr, ExprKind, Link, Name, Pattern, Stmt, Unary};
 
 /// Named constants.

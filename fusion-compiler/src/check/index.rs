@@ -14,7 +14,7 @@ use crate::diag::{self, Message};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{Axis, AxisId, AxisSet, Node, NodeId, NodeKind, SpanId, Sum, Use};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 use crate::parse::ast::{Arg, At, Binary, Expr, ExprKind, Pattern, Unary};
 
 /// An index operation.

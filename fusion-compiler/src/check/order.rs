@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use super::build::{Builder, Value};
 use super::{call, rename};
 use crate::ir::graph::{AxisId, AxisSet, NodeId, NodeKind, Split};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 
 /// Returns the axes of all values without duplicates, ordered by first occurrence.
 pub(super) fn of_all<'v>(b: &Builder<'_>, values: impl Iterator<Item = &'v Value>) -> Vec<AxisId> {

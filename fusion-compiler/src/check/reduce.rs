@@ -10,7 +10,7 @@ use crate::diag;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Axis, AxisId, AxisSet, Math, Node, NodeId, NodeKind, Reduce, SpanId, Sum, Use};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 use crate::parse::ast::{Arg, At, Expr, ExprKind};
 
 use super::weak::{self, Weak};

@@ -14,7 +14,7 @@ use crate::diag;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{AXES_MAX, AxisId, AxisSet, Graph, Library, Node, NodeId, NodeKind, SpanId, Split};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 use crate::parse::ast::{Arg, At, Expr, ExprKind};
 
 /// A regrouping operation.

@@ -11,7 +11,7 @@ use crate::diag;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType, round};
 use crate::ir::graph::{AxisSet, NodeId, NodeKind, SpanId};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 use crate::parse::ast::At;
 
 /// A number without a dtype.

@@ -6,7 +6,8 @@
 use std::fmt::{self, Display, Write};
 
 use crate::ir::kernel::{Kernel, Value};
-use crate::ir::ops::{Lower, Op};
+use crate::ir::op::Op;
+use crate::ops::Lower;
 use crate::target::Dialect;
 
 mod cpu_entries;

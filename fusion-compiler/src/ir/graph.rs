@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::dim::DimExpr;
 use super::dtype::{Const, DType};
-use super::ops::Op;
+use super::op::Op;
 
 /// A node of the graph that the id belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -20,7 +20,7 @@ use smallvec::{SmallVec, smallvec};
 use super::dim::DimExpr;
 use super::dtype::{Const, DType};
 use super::graph::Access;
-use super::ops::Op;
+use super::op::Op;
 pub use builder::Builder;
 
 /// A value of the kernel that the id belongs to.

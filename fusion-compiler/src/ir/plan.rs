@@ -75,30 +75,12 @@ impl<C: Clone + 'static> Plan<C> {
     }
 
     /// Returns the program that a device of this target runs.
-    pub fn program(&self, target: Target, limits: &Limits) -> Option<&Program<C>> {
-        Program::chosen(self.programs.iter(), target, limits).map(|place| &self.programs[place])
+    pub fn program(&self, target: Target) -> Option<&Program<C>> {
+        self.programs.iter().find(|program| program.target == target)
     }
 }
 
 impl<C: Clone + 'static> Program<C> {
-    /// Returns the position of the program that a device of this target runs.
-    ///
-    /// The program is the first one for which the device has enough buffers, or else the last one, which
-    /// needs the fewest.
-    pub(crate) fn chosen<'p>(
-        programs: impl Iterator<Item = &'p Program<C>>,
-        target: Target,
-        limits: &Limits,
-    ) -> Option<usize> {
-        let mut of_target = programs.enumerate().filter(|(_, program)| program.target == target);
-        let mut last = None;
-        let fits = of_target.find(|(place, program)| {
-            last = Some(*place);
-            program.buffers <= limits.buffers
-        });
-        fits.map(|(place, _)| place).or(last)
-    }
-
     /// Replaces the code of all launches.
     pub(crate) fn map_code<D: Clone + 'static>(self, map: &mut impl FnMut(&Text, C) -> D) -> Program<D> {
         self.map_launches(&mut |launch: Launch<C>| launch.map_code(map))
@@ -109,10 +91,10 @@ impl<C: Clone + 'static> Program<C> {
         self,
         map: &mut impl FnMut(Launch<C>) -> Launch<D>,
     ) -> Program<D> {
-        let Program { target, buffers, temporaries, steps } = self;
+        let Program { target, temporaries, steps } = self;
         let mut variant = |Variant { when, launches }| Variant { when, launches: list(launches, &mut *map) };
         let steps = list(steps, |Step { variants }| Step { variants: list(variants, &mut variant) });
-        Program { target, buffers, temporaries, steps }
+        Program { target, temporaries, steps }
     }
 }
 
@@ -293,8 +275,6 @@ pub enum Dest {
 pub struct Program<C: Clone + 'static> {
     /// Target of the program.
     pub target: Target,
-    /// Maximum number of storage buffers that a kernel binds, if no tensor is larger than a binding.
-    pub buffers: u32,
     /// Tensors that live only during the call.
     pub temporaries: List<Temporary>,
     /// Steps of the program, in order.

@@ -7,7 +7,7 @@ use std::fmt;
 use super::graph::{
     AxisId, AxisSet, Dest, Fusing, Graph, Math, Node, NodeId, NodeKind, Param, ParamKind, Portion, Reduce,
 };
-use super::ops::Op;
+use super::op::Op;
 
 /// Prints one line for the signature, for each node and for each output.
 ///

@@ -2,7 +2,7 @@
 
 use super::dtype::Const;
 use super::graph::{Graph, NodeId, NodeKind, Reduce};
-use super::ops::Op;
+use super::op::Op;
 
 /// A side of 0. Both sides include the zeros.
 #[derive(Clone, Copy, PartialEq, Eq)]

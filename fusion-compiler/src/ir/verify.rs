@@ -8,7 +8,7 @@ use super::graph::{
     AXES_MAX, Access, AxisId, AxisSet, Dest, Graph, Node, NodeId, NodeKind, Output, Param, ParamId,
     ParamKind, Reduce,
 };
-use super::ops::Typing;
+use super::op::Typing;
 
 /// Verifies the order, arities, dtypes and axes of the nodes, and the dtypes and axes of the outputs.
 ///
@@ -258,7 +258,7 @@ fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
 mod tests {
     use super::super::dim::DimExpr;
     use super::super::graph::{Axis, SpanId};
-    use super::super::ops::Op;
+    use super::super::op::Op;
     use super::*;
 
     const N: AxisId = AxisId(0);

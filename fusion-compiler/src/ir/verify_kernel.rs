@@ -10,7 +10,7 @@ use super::kernel::{
     Address, Carried, ClusterExchange, Expr, Fold, Kernel, Lanes, LoopKind, Scope, SharedId, SharedLen,
     Shuffle, Stmt, Type, Value, WARP,
 };
-use super::ops::{Op, Typing};
+use super::op::{Op, Typing};
 
 /// Verifies a kernel.
 ///

@@ -6,7 +6,7 @@
 
 use super::{BOOL, INDEX, Legalizer};
 use crate::ir::kernel::{ClusterExchange, Expr, Fold, Shared, SharedId, SharedLen, Stmt, Value, WARP};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 use crate::target::CLUSTER_MAX;
 
 impl Legalizer<'_> {

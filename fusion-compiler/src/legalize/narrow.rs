@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use super::Legalizer;
 use crate::ir::dtype::{Const, DType, narrow_bits};
 use crate::ir::kernel::{Address, Builder, Expr, Stmt, Type, Value};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 
 /// Gives narrow values the type `u32`. Returns the original dtype of each value.
 pub(super) fn as_bits(types: &mut [Type]) -> FxHashMap<Value, DType> {

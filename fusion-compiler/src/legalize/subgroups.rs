@@ -14,7 +14,7 @@ use crate::ir::kernel::{
     Builder, Carried, Expr, Fold, Kernel, Lanes, LoopKind, Scope, Shared, SharedId, SharedLen, Shuffle, Stmt,
     Type, Uniform, Value,
 };
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 
 /// Largest number of threads of a subgroup (WGSL, §15.6.3).
 const SUBGROUP_MAX: u32 = 128;

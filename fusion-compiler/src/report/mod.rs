@@ -12,6 +12,8 @@ use crate::target;
 
 mod costs;
 mod dot;
+#[cfg(feature = "compile")]
+pub(crate) mod dump;
 mod layout;
 mod svg;
 mod table;
@@ -61,7 +63,7 @@ impl Report {
         let summaries = std::iter::once(&plan.summary).chain(plan.summary.others.iter());
         let run = |(place, program): (usize, &Program<C>)| EvaluatedProgram {
             place: place as u16,
-            name: name(program, &plan.programs[place + 1..]),
+            name: program.target.name().into(),
             limits: target::limits(program.target),
             program: program.clone().map_code(&mut |_, _| ()),
         };
@@ -80,9 +82,8 @@ impl Report {
     /// Restricts the report to one target, on a device with these limits. Returns false if the function is
     /// not compiled for the target.
     pub fn on(&mut self, target: Target, limits: Limits) -> bool {
-        let programs = self.all.iter().map(|run| &run.program);
-        let Some(chosen) = Program::chosen(programs, target, &limits) else { return false };
-        self.runs = vec![EvaluatedProgram { limits, ..self.all[chosen].clone() }];
+        let Some(chosen) = self.all.iter().find(|run| run.program.target == target) else { return false };
+        self.runs = vec![EvaluatedProgram { limits, ..chosen.clone() }];
         true
     }
 
@@ -330,14 +331,6 @@ impl Section<'_> {
 
 fn names<'r>(names: impl Iterator<Item = &'r Text>) -> String {
     names.map(|name| &**name).collect::<Vec<_>>().join(", ")
-}
-
-/// Returns the name of a program's target, with the number of buffers if another program for the target
-/// follows.
-fn name<C: Clone>(program: &Program<C>, after: &[Program<C>]) -> Text {
-    let name = program.target.name();
-    let is_for_all = after.iter().all(|other| other.target != program.target);
-    if is_for_all { name.into() } else { format!("{name} with {} buffers", program.buffers).into() }
 }
 
 /// Lists the operations of a kernel, each once with its count. A kernel without operations is a copy or a

@@ -136,7 +136,7 @@ fn program(target: Target, temporaries: &[Lives], steps: Vec<Step<()>>) -> Progr
     let temporary =
         |&(ref len, first, last): &Lives| Temporary { dtype: DType::F32, len: len.clone(), first, last };
     let temporaries = temporaries.iter().map(temporary).collect();
-    Program { target, buffers: 3, temporaries, steps: steps.into() }
+    Program { target, temporaries, steps: steps.into() }
 }
 
 impl Plan {
@@ -281,35 +281,6 @@ fn targets_with_other_kernels_have_a_section() {
     assert!(text.contains("\n\nFusion on wgsl: 3 → 2 kernels"), "{text}");
     assert_eq!(report.kernels(), 1);
     assert_eq!(report.to_dot().matches("subgraph \"cluster_").count(), 2);
-}
-
-/// A target has a second program for devices that bind more buffers.
-#[test]
-fn devices_that_bind_more_have_kernels_of_their_own() {
-    let mut plan = gate();
-    let mut other = two("x", "buffers").summary;
-    other.programs = Owned(vec![2]);
-    plan.summary.programs = Owned(vec![0, 1, 3]);
-    plan.summary.others = Owned(vec![other]);
-    let steps = vec![alone(times(12, n()), &[]), alone(times(8, n()), &[])];
-    plan.programs.to_mut()[1].buffers = 9;
-    plan.programs.to_mut().insert(2, program(Target::Wgsl, &[], steps));
-    let report = Report::new(&plan);
-    let text = report.to_string();
-    assert!(text.starts_with("Fusion on ptx, wgsl with 9 buffers, cpu: 10 → 1 kernels"), "{text}");
-    assert!(text.contains("\n\nFusion on wgsl: 3 → 2 kernels"), "{text}");
-    let limits = target::limits(Target::Wgsl);
-    for (buffers, kernels) in [(9, 1), (8, 2), (3, 2), (2, 2)] {
-        let limits = Limits { buffers, ..limits };
-        let mut report = report.clone();
-        assert!(report.on(Target::Wgsl, limits));
-        assert_eq!(report.kernels(), kernels, "{buffers}");
-        // A report can switch to another device and back.
-        assert!(report.on(Target::Cpu, target::limits(Target::Cpu)) && report.on(Target::Wgsl, limits));
-        assert_eq!(report.kernels(), kernels, "{buffers}");
-        let program = plan.program(Target::Wgsl, &limits).expect("there are two");
-        assert_eq!(program.steps.len(), kernels, "{buffers}");
-    }
 }
 
 /// A plan whose second kernel splits up to ten rows of a hundred elements or more. The kernel reads rows

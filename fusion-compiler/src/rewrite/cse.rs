@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::rebuild;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisSet, Graph, Node, NodeId, NodeKind};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 
 /// Key by which two nodes are the same. Spans do not matter.
 type Key = (NodeKind, Vec<NodeId>, DType, AxisSet);

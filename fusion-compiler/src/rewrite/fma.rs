@@ -8,7 +8,7 @@
 use super::{rebuild, uses};
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Graph, Node, NodeId, NodeKind, Reduce};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 
 /// Replaces `x * y ± z` and `z − x * y` by fused multiply-adds, and `sum(x * y)` by `Reduce::Dot`. A
 /// difference of two products stays.

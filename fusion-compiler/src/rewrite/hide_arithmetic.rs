@@ -10,7 +10,7 @@ use smallvec::smallvec;
 
 use crate::ir::dtype::Const;
 use crate::ir::kernel::{Builder, Expr, Kernel, Stmt, Type, Uniform, Value, Values};
-use crate::ir::ops::{Op, Typing};
+use crate::ir::op::{Op, Typing};
 
 /// Makes every computed float opaque that another operation uses.
 pub fn hide_arithmetic(mut kernel: Kernel) -> Kernel {

@@ -5,7 +5,7 @@
 //! Invariant: the stored values stay the same to the bit, except for the bits of a NaN.
 
 use crate::ir::graph::{AxisSet, Graph, Node, NodeId, NodeKind, Reduce};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 
 /// Replaces each maximum whose NaN reaches all results anyway.
 pub fn max_num(mut graph: Graph) -> Graph {

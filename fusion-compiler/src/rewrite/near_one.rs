@@ -5,7 +5,7 @@
 
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Graph, NodeId, NodeKind};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 
 /// Replaces each division by a divisor from 1 to 2.
 pub fn near_one(mut graph: Graph) -> Graph {

@@ -5,8 +5,9 @@
 use super::rebuild;
 use crate::ir::dtype::{Const, DType, round, wrap};
 use crate::ir::graph::{Graph, Node, NodeId, NodeKind};
-use crate::ir::ops::{Dialect, Op};
-use crate::ir::scalar::{Scalar, eval_op};
+use crate::ir::op::Op;
+use crate::ops::Dialect;
+use crate::ops::scalar::{Scalar, eval_op};
 
 /// Folds constants and removes operations without an effect.
 pub fn simplify(graph: Graph) -> Graph {

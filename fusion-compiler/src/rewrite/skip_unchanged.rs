@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use crate::ir::dtype::DType;
 use crate::ir::graph::Access;
 use crate::ir::kernel::{Address, Builder, Expr, Kernel, Lanes, LoopKind, Stmt, Type, Value};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 
 /// Moves the loops of a kernel under the condition without which they change nothing. Kernels whose threads
 /// wait for each other stay as they are: a device must see that all threads agree on the condition.

@@ -7,7 +7,7 @@ use crate::ir::kernel::{
     Address, Buffer, BufferId, Builder, Carried, Expr, Fold, IndexWidth, Kernel, Lanes, LoopKind, Stmt, Type,
     Uniform, UniformArg, Value,
 };
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 use crate::ir::verify_kernel;
 
 const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };

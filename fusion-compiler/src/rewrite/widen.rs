@@ -5,7 +5,7 @@
 
 use crate::ir::dtype::{Class, Const, DType};
 use crate::ir::graph::{AxisSet, Graph, Math, Node, NodeId, NodeKind, SpanId};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 
 /// Rewrites operations on narrow dtypes to 32 or 64 bits.
 pub fn widen(graph: Graph) -> Graph {

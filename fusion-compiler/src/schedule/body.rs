@@ -18,7 +18,7 @@ use crate::ir::kernel::{
     Buffer, BufferId, Builder, Expr, IndexWidth, Kernel, Lanes, Shared, SharedId, Stmt, Type, UNIFORM_LEN,
     Uniform, UniformId, Value, Values,
 };
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 use crate::ir::plan::{BufferArg, Footprint, UniformArg};
 use crate::ir::point::{Coordinate, Coordinates, Gathered, MoveId, Moves, Point, point};
 use crate::target::TargetFacts;

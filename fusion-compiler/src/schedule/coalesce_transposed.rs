@@ -10,7 +10,7 @@ use super::{Operand, Work};
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::Access;
 use crate::ir::kernel::{Value, WARP};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 
 /// Bytes that a GPU reads of memory at least.
 const SECTOR: i64 = 32;

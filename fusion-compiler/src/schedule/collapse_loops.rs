@@ -19,7 +19,7 @@ use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisSet, Graph, NodeId, NodeKind};
 use crate::ir::kernel::{BufferId, IndexWidth, Lanes, Shared, SharedId, SharedLen, Stmt, Type, Value};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 use crate::ir::plan::{Condition, Footprint};
 use crate::ir::point::{Point, point};
 use crate::target::TargetFacts;

@@ -23,7 +23,7 @@ use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet, NodeId, NodeKind};
 use crate::ir::kernel::{Expr, IndexWidth, Lanes, LoopKind, Stmt, Value, Values};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 use crate::ir::plan::{Condition, Space, UniformArg};
 use crate::target::{TargetFacts, Vectors};
 

@@ -6,7 +6,7 @@ use super::Work;
 use crate::fuse::Load;
 use crate::ir::graph::{NodeId, Reduce};
 use crate::ir::kernel::{Builder, Value};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 
 /// The values that follow from what is combined along rows.
 pub(super) fn of_rows(work: &Work<'_>) -> FxHashSet<NodeId> {

@@ -12,7 +12,7 @@ use crate::fuse::Store;
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::Access;
 use crate::ir::kernel::{BufferId, Lanes, LoopKind, Scope, Stmt, Value};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 
 /// Bytes of memory that a GPU writes at a time: what is written of fewer takes as long.
 const SECTOR: usize = 32;

@@ -277,9 +277,15 @@ pub struct UnstagedTail {
 }
 
 impl Scheduled {
-    /// Whether they differ in nothing but when they are used.
+    /// Returns true if threads of a team combine values through subgroups.
+    pub fn combines_by_subgroups(&self) -> bool {
+        self.when.iter().any(|condition| matches!(condition, Condition::Subgroups(_)))
+    }
+
+    /// Returns true if both differ in nothing but when they are used.
     pub fn is_same_launch(&self, other: &Scheduled) -> bool {
-        self.kernel == other.kernel
+        self.combines_by_subgroups() == other.combines_by_subgroups()
+            && self.kernel == other.kernel
             && self.buffers == other.buffers
             && self.space == other.space
             && self.row_memory == other.row_memory

@@ -10,7 +10,7 @@ use crate::fuse::Load;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{Access, AxisId, NodeId, NodeKind, Reduce};
 use crate::ir::kernel::{Lanes, Value};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 
 /// A sum of one element, and the value that says which.
 #[derive(Clone, Copy)]

@@ -16,7 +16,7 @@ use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{NodeId, NodeKind, Reduce};
 use crate::ir::kernel::{Builder, Expr, Lanes, Type, Value, Values};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 
 /// How many runs there are to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

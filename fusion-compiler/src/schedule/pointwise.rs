@@ -14,7 +14,7 @@ use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, Portion};
 use crate::ir::kernel::{Expr, IndexWidth, Lanes, LoopKind, Stmt, Type, Value};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 use crate::ir::plan::{Condition, Footprint, Space, UniformArg};
 use crate::target::{TargetFacts, Vectors};
 

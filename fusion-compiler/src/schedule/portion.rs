@@ -5,7 +5,7 @@
 use super::body::{Body, Level};
 use crate::ir::graph::{NodeKind, Portion};
 use crate::ir::kernel::{BufferId, Stmt, Value};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 use crate::ir::point::{Point, point};
 
 impl<'w> Body<'w> {

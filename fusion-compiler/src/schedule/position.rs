@@ -11,7 +11,7 @@ use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{AxisId, NodeKind};
 use crate::ir::kernel::{Address, BufferId, Lanes, Value};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 use crate::ir::plan::{Footprint, IndexMap, UniformArg};
 use crate::ir::point::{Coordinate, Coordinates, Point, point};
 

@@ -25,7 +25,7 @@ use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, AxisSet, NodeId};
 use crate::ir::kernel::{BufferId, Expr, IndexWidth, LoopKind, Shared, SharedLen, Value, WARP};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 use crate::ir::plan::{Condition, Footprint, Space, UniformArg};
 use crate::target::{CLUSTER_MAX, RowMemory, TargetFacts, Vectors};
 

@@ -16,7 +16,7 @@ use super::space::{SpaceDim, product};
 use super::strips::{self, Steps, is_long};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::kernel::{Expr, Fold, Lanes, Stmt, Type, Value, Values, WARP};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 
 pub(super) const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
 

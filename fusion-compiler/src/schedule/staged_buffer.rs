@@ -10,7 +10,7 @@ use super::body::{Body, Level, Place};
 use crate::ir::dtype::DType;
 use crate::ir::graph::NodeId;
 use crate::ir::kernel::{BufferId, Expr, SharedId, Stmt, Type, Value};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 use crate::ir::point::Point;
 
 /// Where a value of each element of a row is held.

@@ -10,7 +10,7 @@ use super::body::Body;
 use super::passes::{Pass, identity};
 use crate::ir::dim::DimExpr;
 use crate::ir::kernel::{Carried, LoopKind, Stmt, Value};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 
 /// Steps of a strip. Each costs a loop and what combines two partial results, which is nothing beside so many steps; of a hundred
 /// thousand terms, a total has about a thousand roundings.

@@ -4,7 +4,7 @@
 use fusion_compiler::KernelCode;
 use fusion_compiler::ir::plan::{Code, Launch, Target};
 
-use crate::{check_on, check_program, plan};
+use crate::{check_on, plan};
 
 /// The limits that every WebGPU device has (WebGPU, §3.6.2).
 const BUFFERS_MAX: usize = 8;
@@ -43,65 +43,17 @@ fn what_a_kernel_cannot_bind_is_split() {
     check_on(Target::Ptx, source, &["[N] a b c d e -> result result result result"]);
 }
 
-/// Devices with more bindings run a program of fewer kernels. Without a saving, one program serves all
-/// devices.
+/// A target has one program, and more values than a kernel can bind take more kernels.
 #[test]
-fn what_can_be_bound_beyond_that_saves_kernels() {
-    let of = |source: &str| {
-        let plan = plan(source, Target::Wgsl);
-        let programs = plan.programs.iter().map(|program| (program.steps.len(), program.buffers));
-        programs.collect::<Vec<_>>()
-    };
-    let sum = |count: usize| {
+fn sums_of_more_values_than_buffers() {
+    for (count, kernels) in [(7, 1), (8, 2), (15, 3), (16, 3)] {
         let params: Vec<String> = (0..count).map(|i| format!("x{i}: f32[N]")).collect();
         let sum: Vec<String> = (0..count).map(|i| format!("x{i}")).collect();
-        format!("pub fn f({}) -> f32[N] {{ {} }}", params.join(", "), sum.join(" + "))
-    };
-    assert_eq!(of(&sum(7)), [(1, 8)]);
-    assert_eq!(of(&sum(8)), [(1, 9), (2, 8)]);
-    assert_eq!(of(&sum(15)), [(1, 16), (3, 8)]);
-    assert_eq!(of(&sum(16)), [(2, 16), (3, 8)]);
-    let (source, nine) = (sum(8), plan(&sum(8), Target::Wgsl));
-    check_program(&nine, 0, &source, &["[N] x0 x1 x2 x3 x4 x5 x6 x7 -> result"]);
-    let stored = "1:146 add: together they need 9 buffers, and a kernel can bind 8";
-    check_program(&nine, 1, &source, &["[N] x0 x1 x2 x3 x4 x5 x6 -> add", "[N] x7 add -> result", stored]);
-    let names = nine.programs.iter().map(|program| {
-        let launches = program.steps.iter().flat_map(|step| step.variants[0].launches.iter());
-        launches.map(|launch| launch.kernel.to_string()).collect::<Vec<_>>()
-    });
-    let names: Vec<String> = names.flatten().collect();
-    assert_eq!(names, ["fuse_f_0_v4_b16", "fuse_f_0_v4", "fuse_f_1_v4"]);
-}
-
-/// Values of rows that would be recomputed, or computed by few threads, are stored, as on all devices.
-#[test]
-fn what_would_cost_more_is_not_bound() {
-    let of = |count: usize, dims: &str, result: &str, body: &str| {
-        let params: Vec<String> = (0..count).map(|i| format!("x{i}: f32{dims}")).collect();
-        let sum: Vec<String> = (0..count).map(|i| format!("x{i}")).collect();
-        let source = format!(
-            "pub fn f({}) -> f32{result} {{ let s = {}; {body} }}",
-            params.join(", "),
-            sum.join(" + ")
-        );
-        plan(&source, Target::Wgsl).programs.len()
-    };
-    let sizes = [8, 11, 15];
-    assert_eq!(sizes.map(|count| of(count, "[N, C]", "[N, C]", "s * 2.0")), [2; 3]);
-    let rows = "[N, C = 256]";
-    assert_eq!(sizes.map(|count| of(count, rows, rows, "s / norm(x0, (N, C)) / max(s, C)")), [2; 3]);
-    // The operands of a reduction over all rows would be read again.
-    assert_eq!(
-        [8, 11].map(|count| of(count, rows, rows, "let s = s / norm(s, (N, C)); s / max(s, C)")),
-        [1; 2]
-    );
-    // Large tensors may need the remaining buffers for windows.
-    assert_eq!(sizes.map(|count| of(count, "[N, C]", "[N, C]", "flip(x0, C) + s")), [1; 3]);
-    assert_eq!(sizes.map(|count| of(count, "[N, C]", "[N, C]", "batch_norm(s, N)")), [1; 3]);
-    assert_eq!(sizes.map(|count| of(count, "[N, C]", "[N, C]", "layer_norm(s, C)")), [1; 3]);
-    assert_eq!(sizes.map(|count| of(count, "[N]", "[N]", "s / norm(s, N)")), [1; 3]);
-    assert_eq!(sizes.map(|count| of(count, "[N, C]", "[C]", "sum(s, N)")), [1; 3]);
-    assert_eq!(sizes.map(|count| of(count, "[N, C]", "[]", "sum(s, (N, C))")), [1; 3]);
+        let source = format!("pub fn f({}) -> f32[N] {{ {} }}", params.join(", "), sum.join(" + "));
+        let plan = plan(&source, Target::Wgsl);
+        let steps: Vec<usize> = plan.programs.iter().map(|program| program.steps.len()).collect();
+        assert_eq!(steps, [kernels], "{count}");
+    }
 }
 
 /// A truth value is stored if no other value suffices. Eight of the scalars that it is computed from are

@@ -1,8 +1,6 @@
 //! Fusion decisions as the report states them, with the reason, line and column of each boundary.
 #![cfg(feature = "compile")]
 
-use std::iter;
-
 use fusion_compiler::check::{Source, front_end};
 use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::plan::{BufferArg, Dest, Plan, Slot, Summary, Target, Traffic};
@@ -26,12 +24,6 @@ fn plan(source: &str, target: Target) -> Plan<KernelCode> {
     })
 }
 
-/// Returns the summary of a program.
-fn summary_of(plan: &Plan<KernelCode>, place: usize) -> &Summary {
-    let mut all = iter::once(&plan.summary).chain(plan.summary.others.iter());
-    all.find(|summary| summary.programs.contains(&(place as u16))).expect("each program has one")
-}
-
 /// Returns kernels as `reads -> writes`, in order, then `line:column value: reason` for each boundary.
 fn decisions(summary: &Summary) -> Vec<String> {
     let names = |moved: &[Traffic]| {
@@ -47,14 +39,10 @@ fn decisions(summary: &Summary) -> Vec<String> {
     kernels.chain(boundaries).collect()
 }
 
-/// Checks the program that every device of a target runs.
+/// Checks the program for a target.
 fn check_on(target: Target, source: &str, expect: &[&str]) {
     let plan = plan(source, target);
-    check_program(&plan, plan.programs.len() - 1, source, expect);
-}
-
-fn check_program(plan: &Plan<KernelCode>, place: usize, source: &str, expect: &[&str]) {
-    let (program, summary) = (&plan.programs[place], summary_of(plan, place));
+    let (program, summary) = (&plan.programs[0], &plan.summary);
     assert_eq!(decisions(summary), expect, "{source}");
     // The program must match the report.
     let kernels = expect.iter().filter(|line| line.contains(" -> ")).count();

@@ -265,7 +265,6 @@ impl Device {
     pub(crate) fn limits(&self) -> Limits {
         let facts = self.facts();
         Limits {
-            buffers: facts.buffers_max,
             binding_bytes: facts.binding_bytes_max,
             shared_bytes: facts.block_shared_bytes_max.into(),
             subgroup: facts.subgroup_size,

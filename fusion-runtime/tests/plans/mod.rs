@@ -96,7 +96,6 @@ pub(crate) static RELU: Plan = Plan {
     }]),
     programs: Borrowed(&[Program {
         target: Target::Cpu,
-        buffers: 4,
         temporaries: Borrowed(&[]),
         steps: Borrowed(&[Step {
             variants: Borrowed(&[Variant {
@@ -161,7 +160,6 @@ pub(crate) static AXPY: Plan = Plan {
     outputs: Borrowed(&[]),
     programs: Borrowed(&[Program {
         target: Target::Cpu,
-        buffers: 4,
         temporaries: Borrowed(&[]),
         steps: Borrowed(&[Step {
             variants: Borrowed(&[Variant {
@@ -246,7 +244,6 @@ pub(crate) static BROADCAST: Plan = Plan {
     ]),
     programs: Borrowed(&[Program {
         target: Target::Cpu,
-        buffers: 4,
         temporaries: Borrowed(&[Temporary { dtype: DType::F32, len: D, first: 0, last: 1 }]),
         steps: Borrowed(&[
             Step { variants: Borrowed(&[Variant { when: Borrowed(&[]), launches: Borrowed(&[DOUBLE]) }]) },

@@ -10,10 +10,10 @@ use fusion_compiler::check::{self, Source, front_end};
 use fusion_compiler::fuse::fuse_for;
 use fusion_compiler::ir::graph::{Fusing, Graph};
 use fusion_compiler::ir::plan::{Code, Target};
-use fusion_compiler::reference::{Rounding, interpret};
 use fusion_compiler::target::facts;
 use fusion_corpus::generate::{EXTENTS, Function, INPUT_MAX, Kind, Random, function};
 use fusion_corpus::{Access, Argument, Call, FUSED, UNFUSED};
+use fusion_support::reference::{Rounding, interpret};
 use proptest::test_runner::{Config, RngSeed};
 use rayon::prelude::*;
 

@@ -8,8 +8,8 @@ use fusion::{DType, Device, Error, Tensor, bf16, f16};
 use fusion_compiler::check::{Source, front_end};
 use fusion_compiler::ir::graph::{Fusing, Graph, Math};
 use fusion_compiler::ir::plan::Target;
-use fusion_compiler::reference::{Rounding, interpret};
 use fusion_corpus::generate::{Function, INPUT_MAX, Kind, Random, function};
+use fusion_support::reference::{Rounding, interpret};
 
 #[path = "../../devices/mod.rs"]
 mod devices;

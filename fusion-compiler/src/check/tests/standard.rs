@@ -3,7 +3,7 @@
 use super::super::library;
 use super::diagnostics::refused;
 use super::{graphs, text};
-use crate::ir::ops::{Op, Typing};
+use crate::ir::op::{Op, Typing};
 use crate::parse::ast::{Param, ParamKind};
 
 /// Pointwise functions of the language that are not in the op table.

@@ -6,7 +6,7 @@
 use super::{Emitter, Register};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::kernel::{Expr, IndexWidth, Value};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 
 /// How to divide a position by a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

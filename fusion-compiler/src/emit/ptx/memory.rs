@@ -9,7 +9,7 @@ use crate::ir::graph::Access;
 use crate::ir::kernel::{
     Address, Expr, IndexWidth, Kernel, Lanes, Shared, SharedId, SharedLen, Stmt, Type, Value,
 };
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 
 /// A position as a sum of others.
 #[derive(Clone)]

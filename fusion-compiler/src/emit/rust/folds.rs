@@ -7,7 +7,7 @@ use crate::emit::inline_values::Operand;
 use crate::emit::{Writer, fill, template};
 use crate::ir::dtype::DType;
 use crate::ir::kernel::{Expr, FOLD_LANES, Fold, Stmt, fold_rounds};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 use crate::target::Dialect;
 
 /// What the results of folds are called, each an array of one.

@@ -10,7 +10,7 @@ use super::Emitter;
 use super::vector_loop::LANE;
 use crate::emit::Writer;
 use crate::ir::kernel::{Expr, Stmt, Value};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 
 /// Vectors that are written side by side …
 pub(super) const COPIES: usize = 4;

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::{Expr, Lanes, Stmt, Type, Uniform, UniformId, Value, Values};
 use crate::ir::dtype::{Const, DType};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 
 /// Appends statements to a body. Every expansion and every schedule uses a builder.
 pub struct Builder<'k> {

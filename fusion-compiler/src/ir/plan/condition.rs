@@ -26,8 +26,6 @@ pub enum Condition {
 /// The limits of a device that conditions compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum number of storage buffers that a kernel can bind.
-    pub buffers: u32,
     /// Maximum number of bytes of a buffer that a kernel can bind at once.
     pub binding_bytes: u64,
     /// Maximum number of bytes of shared memory of a block.
@@ -121,8 +119,7 @@ mod tests {
     #[test]
     fn a_binding_holds_at_most_its_limit() {
         let bytes = Condition::Binds(DimExpr::sym(0) * DimExpr::constant(4));
-        let limits =
-            |binding_bytes| Limits { buffers: 8, binding_bytes, shared_bytes: 0, subgroup: 32, cluster: 1 };
+        let limits = |binding_bytes| Limits { binding_bytes, shared_bytes: 0, subgroup: 32, cluster: 1 };
         assert!(bytes.holds(&[25], &limits(100)) && !bytes.holds(&[26], &limits(100)));
         assert!(!bytes.holds(&[i64::MAX], &limits(u64::MAX)), "what overflows fits nowhere");
         let shared = Condition::Shares(DimExpr::sym(0));

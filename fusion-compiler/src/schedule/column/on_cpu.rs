@@ -18,7 +18,7 @@ use crate::fuse::is_op;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, NodeId};
 use crate::ir::kernel::{IndexWidth, Lanes, Shared, SharedId, SharedLen, Stmt, Type, Value, Values};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 use crate::target::TargetFacts;
 
 /// Rows that a thread goes through together: their partial results stay in the smallest cache.

@@ -12,7 +12,7 @@ use crate::fuse::Group;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{AxisId, AxisSet, Graph, Node, NodeId, NodeKind, Reduce, SpanId};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 
 /// A reduction that can be made of parts, although it needs another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use super::partition::Cut;
 use crate::fuse::Load;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet, Graph, Node, NodeId, NodeKind, SpanId};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 
 /// A graph made anew from another.
 pub(in crate::schedule) struct Copy {

@@ -5,8 +5,8 @@
 use std::ops::Range;
 
 use fusion_compiler::ir::dtype::{Class, DType, wrap};
-use fusion_compiler::ir::ops::Op;
-use fusion_compiler::ir::scalar::Scalar;
+use fusion_compiler::ir::op::Op;
+use fusion_compiler::ops::scalar::Scalar;
 
 /// The elements of a value, one per lane of a tile.
 #[derive(Debug)]

@@ -10,8 +10,8 @@ use fusion_compiler::ir::kernel::{
     Address, Buffer, Expr, FOLD_LANES, FOLD_LANES_WIDE, Fold, Kernel, Lanes, Shared, Stmt, Uniform, Value,
     fold_rounds,
 };
-use fusion_compiler::ir::ops::Op;
-use fusion_compiler::ir::scalar::Scalar;
+use fusion_compiler::ir::op::Op;
+use fusion_compiler::ops::scalar::Scalar;
 
 use super::column::{Column, apply};
 use crate::kernel::{CpuArgs, Total, Word};

@@ -63,7 +63,6 @@ struct Limits {
     offset_align: u64,
     /// Alignment of uniform bindings, in bytes.
     uniform_align: u64,
-    buffers_max: u32,
     binding_bytes_max: u64,
     groups_max: u32,
 }
@@ -72,8 +71,6 @@ struct Limits {
 #[derive(Clone, Copy, Debug)]
 struct Options {
     checks: Checks,
-    /// Upper bound on the device's limit.
-    buffers_max: u32,
     /// Upper bound on the device's limit.
     binding_bytes_max: u64,
     /// Upper bound on the device's limit.
@@ -97,8 +94,6 @@ impl Options {
     ///
     /// - `FUSION_WGPU_CHECKED=1` compiles kernels with wgpu's checks.
     /// - `FUSION_WGPU_BINDING_MAX=<bytes>` lowers the limit of a binding, which cuts launches earlier.
-    /// - `FUSION_WGPU_BUFFERS_MAX=<number>` lowers the number of buffers, which selects kernels that bind
-    ///   fewer.
     /// - `FUSION_WGPU_UNIFORMS=1` binds uniforms instead of passing immediates.
     /// - `FUSION_WGPU_SUBGROUPS=0` combines values through memory, `1` through subgroups on every device with
     ///   one size.
@@ -108,7 +103,6 @@ impl Options {
         let number = |name| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
         Options {
             checks: if checked { Checks::Checked } else { Checks::Trusted },
-            buffers_max: number("FUSION_WGPU_BUFFERS_MAX").map_or(u32::MAX, |number| number as u32),
             binding_bytes_max: number("FUSION_WGPU_BINDING_MAX").unwrap_or(u64::MAX),
             groups_max: GROUPS_MAX,
             immediate_bytes_max: if uniforms { 0 } else { u32::MAX },
@@ -176,7 +170,6 @@ impl WgpuBackend {
         let limits = Limits {
             // Views start at multiples of 16 bytes, and vector accesses need the same alignment.
             offset_align: u64::from(device.min_storage_buffer_offset_alignment).max(GRANULE),
-            buffers_max: device.max_storage_buffers_per_shader_stage.min(options.buffers_max),
             binding_bytes_max: device
                 .max_storage_buffer_binding_size
                 .min(BINDING_BYTES_MAX)
@@ -436,7 +429,7 @@ fn facts(device: &wgpu::Device, info: &wgpu::AdapterInfo, limits: &Limits, optio
         multiprocessor_threads_max: 1024,
         multiprocessors: if info.device_type == wgpu::DeviceType::Cpu { cores() } else { 32 },
         grid_max: limits.groups_max,
-        buffers_max: limits.buffers_max,
+        buffers_max: device.max_storage_buffers_per_shader_stage,
         // The limit allows for any start of a tensor within its buffer.
         binding_bytes_max: limits.binding_bytes_max.saturating_sub(limits.offset_align),
         buffer_bytes_max: device.max_buffer_size,

@@ -5,7 +5,7 @@ use fusion_compiler::ir::dtype::Const;
 use fusion_compiler::ir::kernel::{
     BufferId, Builder, Carried, IndexWidth, LoopKind, Type, Uniform, UniformArg,
 };
-use fusion_compiler::ir::ops::Op;
+use fusion_compiler::ir::op::Op;
 use fusion_compiler::ir::verify_kernel;
 
 use super::*;

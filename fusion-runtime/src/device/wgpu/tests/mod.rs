@@ -99,7 +99,6 @@ fn bias_0(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) grou
 
 const PLAIN: Options = Options {
     checks: super::Checks::Trusted,
-    buffers_max: u32::MAX,
     binding_bytes_max: u64::MAX,
     groups_max: super::GROUPS_MAX,
     immediate_bytes_max: u32::MAX,

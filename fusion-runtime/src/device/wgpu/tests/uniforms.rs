@@ -106,25 +106,11 @@ fn elements_leave_room_for_tensors() -> Result<()> {
     Ok(())
 }
 
-/// A device that binds nine buffers runs one kernel. Eight buffers need two kernels.
-#[test]
-fn nine_buffers_where_a_device_binds_them() -> Result<()> {
-    for (buffers_max, kernels) in [(8, 2), (9, 1), (u32::MAX, 1)] {
-        let Some((device, gpu)) = windows::device(Options { buffers_max, ..PLAIN }) else { return Ok(()) };
-        let tensor = |i: usize| Tensor::from_vec(&device, vec![i as f32; 5], [5]);
-        let [a, b, c, d, e, f, g, h] = [1, 2, 4, 8, 16, 32, 64, 128].map(|i| tensor(i).expect("memory"));
-        let out = eight(&a, &b, &c, &d, &e, &f, &g, &h)?;
-        assert_eq!(out.to_vec()?, [87.0; 5]);
-        assert_eq!(gpu.pipelines.kernels().len(), kernels, "{buffers_max}");
-    }
-    Ok(())
-}
-
 /// The partial results of two reductions, which each block combines again, need buffers next to eight
 /// tensors.
 #[test]
 fn parts_leave_room_for_tensors() -> Result<()> {
-    let Some((device, gpu)) = windows::device(Options { buffers_max: 8, ..PLAIN }) else { return Ok(()) };
+    let Some((device, gpu)) = windows::device(PLAIN) else { return Ok(()) };
     // The counts give no part, one, several and the maximum number of parts, and then more elements per part.
     for count in [1, 999, 20_000, 70_001, 300_000, 8_388_608, 8_388_611] {
         let ones = Tensor::full(&device, 1.0, [count])?;

@@ -1,0 +1,387 @@
+//! Groups → plan: the memory of each value.
+//!
+//! Invariant: a slot means the same memory in the programs of all targets. A parameter is overwritten in
+//! place on all targets or on none.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::FusedGraph;
+use crate::fuse::{Fused, Group, Load, Reason, Store};
+use crate::ir::dim::DimExpr;
+use crate::ir::dtype::DType;
+use crate::ir::graph::{self, Access, AxisId, AxisSet, Graph, NodeId, NodeKind, ParamId, Portion};
+use crate::ir::kernel::BufferId;
+use crate::ir::op::Op;
+use crate::ir::plan::{
+    Dest, Dim, Output, Param, ParamKind, Product, Program, Slot, Step, Sum, Temporary, Text, Variant,
+};
+use crate::schedule::{Operand, Scratch, Work};
+
+/// Memory slots of all stored values.
+pub struct Memory<'g> {
+    graph: &'g Graph,
+    /// Number of the output tensor, by position in the graph's outputs. In-place outputs without a tensor of
+    /// their own have none.
+    outputs: Vec<Option<u16>>,
+}
+
+impl<'g> Memory<'g> {
+    /// Decides which parameters are overwritten in place, for all targets together.
+    pub fn new<'f>(graph: &'g Graph, fused: impl IntoIterator<Item = &'f Fused>) -> Memory<'g> {
+        let double_buffered: BTreeSet<ParamId> =
+            fused.into_iter().flat_map(|fused| fused.double_buffered.clone()).collect();
+        let mut made = 0;
+        let outputs = graph.outputs.iter().map(|output| {
+            let in_place =
+                matches!(output.dest, graph::Dest::InPlace(param) if !double_buffered.contains(&param));
+            (!in_place).then(|| {
+                made += 1;
+                made - 1
+            })
+        });
+        Memory { outputs: outputs.collect(), graph }
+    }
+
+    fn output(&self, i: usize) -> Slot {
+        match (self.outputs[i], self.graph.outputs[i].dest) {
+            (Some(made), _) => Slot::Output(made),
+            (None, graph::Dest::InPlace(param)) => Slot::Param(param.0),
+            (None, graph::Dest::Fresh) => unreachable!("a returned value has a tensor of its own"),
+        }
+    }
+
+    /// Returns the tensors that a call allocates.
+    pub fn plan_outputs(&self) -> Vec<Output> {
+        let made = self.graph.outputs.iter().zip(&self.outputs).filter(|(_, made)| made.is_some());
+        made.map(|(output, _)| Output {
+            dtype: self.graph.node(output.node).dtype,
+            dims: dims_of(self.graph, &output.axes, self.graph.portion_of(output)).into(),
+            any_shape: self.graph.any_shape,
+            dest: match output.dest {
+                graph::Dest::Fresh => Dest::Returned,
+                graph::Dest::InPlace(ParamId(param)) => Dest::Replaces(param),
+            },
+        })
+        .collect()
+    }
+}
+
+/// Returns the parameters that the caller passes. The caller passes nothing for a view.
+pub fn params(graph: &Graph) -> Vec<Param> {
+    let kind = |kind: &graph::ParamKind, portion: Option<Portion>| match kind {
+        graph::ParamKind::Tensor { access, .. } if graph.any_shape => {
+            Some(ParamKind::AnyShape { access: *access })
+        }
+        graph::ParamKind::Tensor { axes, access } => {
+            Some(ParamKind::Tensor { access: *access, dims: dims_of(graph, axes, portion).into() })
+        }
+        graph::ParamKind::Scalar => Some(ParamKind::Scalar),
+        graph::ParamKind::Dim(symbol) => Some(ParamKind::Dim(*symbol)),
+        graph::ParamKind::View { .. } => None,
+    };
+    let param = |param: &graph::Param| {
+        let kind = kind(&param.kind, param.portion)?;
+        Some(Param { name: param.name.clone().into(), dtype: param.dtype, kind })
+    };
+    graph.params.iter().filter_map(param).collect()
+}
+
+/// Returns the dims whose extent is the product of other extents.
+pub fn products(graph: &Graph) -> Vec<Product> {
+    let product = |split: &graph::Split| {
+        let mut parts = dims(graph, &split.parts);
+        for (part, axis) in parts.iter_mut().zip(&split.parts) {
+            if split.library.as_ref().is_some_and(|library| library.unnamed.contains(*axis)) {
+                part.name = Text::default();
+            }
+        }
+        Product {
+            whole: dims(graph, &[split.whole]).remove(0),
+            parts: parts.into(),
+            library: split.library.as_ref().map(|library| library.function.clone().into()),
+        }
+    };
+    graph.splits.iter().map(product).collect()
+}
+
+/// Returns the dims whose extent is the sum of other extents.
+pub fn sums(graph: &Graph) -> Vec<Sum> {
+    let dim = |axis: &graph::Axis| Dim { name: axis.name.clone().into(), extent: axis.extent.clone() };
+    let sum = |sum: &graph::Sum| Sum {
+        whole: dim(&sum.whole),
+        parts: sum.parts.iter().map(dim).collect(),
+        of: sum.of.clone(),
+    };
+    graph.sums.iter().map(sum).collect()
+}
+
+/// Returns the dims of these axes.
+pub fn dims(graph: &Graph, axes: &[AxisId]) -> Vec<Dim> {
+    dims_of(graph, axes, None)
+}
+
+/// Returns the dims of a tensor with these axes that has a portion of the cut axis.
+fn dims_of(graph: &Graph, axes: &[AxisId], portion: Option<Portion>) -> Vec<Dim> {
+    let dim = |&axis: &AxisId| Dim {
+        name: graph.axis(axis).name.clone().into(),
+        extent: graph.extent_of(axis, portion),
+    };
+    axes.iter().map(dim).collect()
+}
+
+/// Builds the program of a target. `compile` returns the variants of a group.
+pub fn program<C: Clone>(
+    memory: &Memory<'_>,
+    of: &FusedGraph,
+    mut compile: impl FnMut(&Work<'_>) -> (Vec<Variant<C>>, Vec<Scratch>),
+) -> Program<C> {
+    let &FusedGraph { target, ref facts, ref graph, ref fused } = of;
+    let mut slots: BTreeMap<NodeId, (Slot, Vec<AxisId>)> = BTreeMap::new();
+    let mut temporaries = Vec::new();
+    let mut steps = Vec::new();
+    for (i, group) in fused.groups.iter().enumerate() {
+        for store in &group.stores {
+            let slot = match store.output {
+                Some(output) => memory.output(output),
+                None => {
+                    temporaries.push(temporary(graph, fused, i, store));
+                    Slot::Temp(temporaries.len() as u16 - 1)
+                }
+            };
+            if store.is_whole(graph) {
+                slots.entry(store.node).or_insert((slot, store.order.clone()));
+            }
+        }
+        let name = kernel_name(graph, i);
+        let work =
+            Work { temporaries: temporaries.len() as u16, ..work(memory, (graph, group), &name, &slots) };
+        let (variants, scratch) = compile(&work);
+        let within = |scratch: Scratch| {
+            let (dtype, place) = (scratch.dtype, i as u16);
+            Temporary { dtype, len: scratch.room(facts), first: place, last: place }
+        };
+        temporaries.extend(scratch.into_iter().map(within));
+        steps.push(Step { variants: variants.into() });
+    }
+    Program { target, temporaries: temporaries.into(), steps: steps.into() }
+}
+
+/// Returns the name of a kernel, in plain ASCII: other languages do not accept Rust's raw identifiers.
+pub(crate) fn kernel_name(graph: &Graph, i: usize) -> String {
+    let plain: String = graph.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    format!("fuse_{}_{i}", plain.trim_matches('_'))
+}
+
+fn temporary(graph: &Graph, fused: &Fused, writer: usize, store: &Store) -> Temporary {
+    let reads = |group: &Group| group.loads.contains(&Load::Stored(store.node));
+    let last = fused.groups.iter().rposition(reads).unwrap_or(writer);
+    Temporary {
+        dtype: graph.node(store.node).dtype,
+        len: DimExpr::product(store.order.iter().map(|&axis| &graph.axis(axis).extent)),
+        first: writer as u16,
+        last: last as u16,
+    }
+}
+
+fn work<'g>(
+    memory: &Memory<'_>,
+    (graph, group): (&'g Graph, &'g Group),
+    name: &'g str,
+    slots: &BTreeMap<NodeId, (Slot, Vec<AxisId>)>,
+) -> Work<'g> {
+    let mut operands: Vec<Operand> = Vec::new();
+    let mut loads = BTreeMap::new();
+    for &load in &group.loads {
+        let (slot, axes) = match load {
+            Load::Param(param) => {
+                let axes = graph.param(param).kind.axes().cloned().unwrap_or_default();
+                (Slot::Param(graph.memory_of(param).0), axes)
+            }
+            Load::Stored(node) => slots[&node].clone(),
+        };
+        loads.insert(load, BufferId(operands.len() as u16));
+        let (name, dtype) = (load_name(graph, load), load_dtype(graph, load));
+        let (moved, portion) = (group.moved.contains_key(&load), load.portion(graph));
+        operands.push(Operand { moved, portion, ..operand(graph, slot, name, dtype, Access::Read, axes) });
+    }
+    let mut stores = Vec::new();
+    for store in &group.stores {
+        let slot = store.output.map_or_else(|| slots[&store.node].0, |output| memory.output(output));
+        let read = operands.iter().position(|operand| operand.slot == slot);
+        if let Some(read) = read {
+            operands[read].access = Access::ReadWrite;
+        } else {
+            let (dtype, name) = (graph.node(store.node).dtype, store_name(graph, slot, store.node));
+            let portion = store.portion(graph);
+            let axes = store.order.clone();
+            operands.push(Operand { portion, ..operand(graph, slot, name, dtype, Access::Write, axes) });
+        }
+        stores.push(BufferId(read.unwrap_or(operands.len() - 1) as u16));
+    }
+    Work { graph, group, name, operands, loads, stores, temporaries: 0 }
+}
+
+fn operand(
+    graph: &Graph,
+    slot: Slot,
+    name: String,
+    dtype: DType,
+    access: Access,
+    axes: Vec<AxisId>,
+) -> Operand {
+    // An axis of extent 1 moves no element, but the order of the axes stays: it is part of the tensor's type.
+    debug_assert!(axes.iter().all(|axis| usize::from(axis.0) < graph.axes.len()), "axes of the graph");
+    Operand {
+        slot,
+        name,
+        dtype,
+        access,
+        axes,
+        few: false,
+        portion: None,
+        moved: false,
+        interleave_axis: None,
+    }
+}
+
+/// Returns the name of a load.
+pub(crate) fn load_name(graph: &Graph, load: Load) -> String {
+    match load {
+        Load::Param(param) => graph.param(param).name.clone(),
+        Load::Stored(node) => value_name(graph, node),
+    }
+}
+
+/// Returns the dtype of a load's elements.
+pub(crate) fn load_dtype(graph: &Graph, load: Load) -> DType {
+    match load {
+        Load::Param(param) => graph.param(param).dtype,
+        Load::Stored(node) => graph.node(node).dtype,
+    }
+}
+
+fn store_name(graph: &Graph, slot: Slot, node: NodeId) -> String {
+    match slot {
+        Slot::Param(param) => graph.param(ParamId(param)).name.clone(),
+        Slot::Output(_) => "out".into(),
+        Slot::Temp(_) => value_name(graph, node),
+    }
+}
+
+/// Returns a name for a value: that of its parameter or operation.
+pub(crate) fn value_name(graph: &Graph, id: NodeId) -> String {
+    match &graph.node(id).kind {
+        NodeKind::Input(param) | NodeKind::Scalar(param) => graph.param(*param).name.clone(),
+        // Users wrote a plain division.
+        NodeKind::Apply(Op::DivNearOne) => "div".into(),
+        NodeKind::Apply(op) => match op.info().name {
+            "" => format!("{op:?}").to_lowercase(),
+            name => name.into(),
+        },
+        NodeKind::Cast => match graph.node(id) {
+            node if node.dtype == graph.node(node.args[0]).dtype => "broadcast".into(),
+            node => format!("as {}", node.dtype),
+        },
+        NodeKind::Reduce(reduce, _) => reduce.name().into(),
+        NodeKind::Literal(value) => value.to_string(),
+        NodeKind::Coord(axis) => format!("index({})", graph.axis(*axis).name),
+        NodeKind::Extent(extent) => extent.display(&graph.symbols).to_string(),
+        NodeKind::Gather(..) => "at".into(),
+    }
+}
+
+/// Returns the name of a result: that of the parameter it replaces, or `result`.
+pub(crate) fn result_name(graph: &Graph, i: usize) -> Text {
+    match graph.outputs[i].dest {
+        graph::Dest::InPlace(param) => graph.param(param).name.clone().into(),
+        graph::Dest::Fresh => "result".into(),
+    }
+}
+
+/// Returns the quoted names of these axes.
+fn names_of(graph: &Graph, axes: AxisSet) -> String {
+    let names: Vec<String> = axes.iter().map(|axis| format!("`{}`", graph.axis(axis).name)).collect();
+    names.join(", ")
+}
+
+/// Describes a reason in the words of users.
+pub(crate) fn reason_text(graph: &Graph, reason: &Reason) -> Text {
+    match reason {
+        Reason::Off => "fusion is off for this function".into(),
+        Reason::Shared => "several kernels need it, and reading it costs less than computing it again".into(),
+        Reason::Layout(axis) => {
+            let name = &graph.axis(*axis).name;
+            format!("it needs all of `{name}`, and the kernel that uses it writes `{name}` elsewhere than innermost").into()
+        }
+        Reason::Repeated(axes) => {
+            let names = names_of(graph, *axes);
+            format!("the kernel that uses it would make it again for each {names}, and reading it costs less").into()
+        }
+        Reason::Rows(axes) => {
+            let names = names_of(graph, *axes);
+            format!("what uses it is not made of whole rows along {names}, one after another or side by side in what is read and written")
+                .into()
+        }
+        Reason::Moved => "index operations need it at other places than its own, and reading it there costs less than computing it again".into(),
+        Reason::Order => "no result before has these dims in this order".into(),
+        Reason::Waits => {
+            "it needs what another kernel makes of the results that it would be written with".into()
+        }
+        Reason::Buffers(needed, max) => {
+            format!("together they need {needed} buffers, and a kernel can bind {max}").into()
+        }
+    }
+}
+
+/// Returns the bytes that all groups read and write.
+pub(crate) fn all_bytes(graph: &Graph, fused: &Fused) -> DimExpr {
+    collect_terms(graph, fused.groups.iter().flat_map(|group| traffic(graph, group)))
+}
+
+/// Extent of an array that is read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elements {
+    /// Axes of the array.
+    pub axes: AxisSet,
+    /// Portion of the cut axis, or none for all of it.
+    pub portion: Option<Portion>,
+}
+
+/// Returns the shape and dtype of each array that a group reads or writes.
+pub fn traffic<'g>(graph: &'g Graph, group: &'g Group) -> impl Iterator<Item = (Elements, DType)> + 'g {
+    let loads = group.loads.iter().map(|load| {
+        let (own, dtype) = match *load {
+            Load::Param(param) => {
+                let param = graph.param(param);
+                (param.kind.axes().into_iter().flatten().copied().collect(), param.dtype)
+            }
+            Load::Stored(node) => (graph.node(node).axes, graph.node(node).dtype),
+        };
+        let axes = group.moved.get(load).copied().unwrap_or(own);
+        (Elements { axes, portion: load.portion(graph) }, dtype)
+    });
+    let stores = group.stores.iter().map(|store| {
+        let (axes, portion) = (store.order.iter().copied().collect(), store.portion(graph));
+        (Elements { axes, portion }, graph.node(store.node).dtype)
+    });
+    loads.chain(stores)
+}
+
+/// Adds up the bytes of arrays. Arrays of one shape are summed first, so that the formula reads
+/// `12*N*D + 4*D`.
+pub(crate) fn collect_terms(graph: &Graph, arrays: impl Iterator<Item = (Elements, DType)>) -> DimExpr {
+    let mut terms: Vec<(Elements, i64)> = Vec::new();
+    for (elements, dtype) in arrays {
+        match terms.iter_mut().find(|(known, _)| *known == elements) {
+            Some((_, bytes)) => *bytes += dtype.size() as i64,
+            None => terms.push((elements, dtype.size() as i64)),
+        }
+    }
+    let term = |(Elements { axes, portion }, bytes): &(Elements, i64)| {
+        let extents: Vec<DimExpr> = axes.iter().map(|axis| graph.extent_of(axis, *portion)).collect();
+        let fixed: i64 = extents.iter().filter_map(|extent| extent.as_const()).product();
+        let symbols = extents.into_iter().filter(|extent| extent.as_const().is_none());
+        symbols.fold(DimExpr::constant(bytes * fixed), |product, extent| product * extent)
+    };
+    terms.iter().map(term).fold(DimExpr::constant(0), |sum, term| sum + term)
+}

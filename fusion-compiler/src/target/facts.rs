@@ -1,0 +1,179 @@
+//! Facts about a target that fusion and schedules depend on.
+
+use crate::ir::kernel::Lanes;
+
+/// Facts about a target that fusion and schedules depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TargetFacts {
+    /// Way in which a thread works on several elements at once.
+    pub vector: Vectors,
+    /// Number of lanes of a vector where some operands have narrow elements, so that accesses of these are
+    /// wide too.
+    pub narrow_lanes: u8,
+    /// Number of lanes of a load in unstaged rows that rescale a sum of exponentials once for each load.
+    pub scaling_lanes: u8,
+    /// Largest number of storage buffers that a kernel can bind.
+    pub buffers_max: usize,
+    /// Largest number of small tensors that a kernel can bind as uniforms, in addition to the storage
+    /// buffers.
+    pub uniform_buffers_max: usize,
+    /// True if a kernel may mix vector and scalar accesses to one buffer, even of adjacent elements by
+    /// different threads.
+    pub mixes: bool,
+    /// True if positions must be rebased to the binding of their buffer.
+    pub rebased: bool,
+    /// True if a tensor can have 2³¹ elements or more.
+    pub wide: bool,
+    /// Teams that share rows, smallest first; empty where each thread has rows of its own.
+    pub teams: &'static [Team],
+    /// Number of threads of the team for parts of rows, and for rows that no other team can stage. None
+    /// without teams.
+    pub block: Option<u32>,
+    /// Memory in which elements of a row are staged between passes.
+    pub row_memory: RowMemory,
+    /// Length of the longest line that a thread reduces unrolled, where a loop would take no more kernels.
+    pub unrolled_max: i64,
+    /// Splitting of rows that are few and long.
+    pub parts: Parts,
+    /// Splitting of long column-major rows.
+    pub columns: Columns,
+}
+
+/// Parameters for splitting rows that are few and long, so that all of the device works on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts {
+    /// Number of elements of a part: a multiple of a vector, and few enough to stay in a cache until the
+    /// second pass.
+    pub len: i64,
+    /// Largest number of rows that are split. More rows keep the device busy by themselves.
+    pub rows_max: i64,
+    /// Length of the shortest rows that are worth a second kernel.
+    pub row_min: i64,
+    /// Length of the shortest rows that are worth a third kernel, where elements are stored.
+    pub stored_row_min: i64,
+}
+
+/// Parameters for splitting long column-major rows. Parts keep all of the device busy, and limit the number
+/// of steps of a sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Columns {
+    /// Number of adjacent elements that parts should cover together, where there are fewer rows.
+    pub width: i64,
+    /// Number of steps of a part where rows are few.
+    pub steps: i64,
+    /// Length of the shortest rows that are worth a second kernel.
+    pub row_min: i64,
+    /// Length of the shortest rows that are worth a third kernel and a second read, where elements are
+    /// stored.
+    pub stored_row_min: i64,
+}
+
+/// Threads that share rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Team {
+    /// Number of threads.
+    pub threads: u32,
+    /// Number of rows that the team works on at a time. Each row gets the same share of the threads.
+    pub rows: u32,
+    /// Lengths of the longest rows that the team has enough threads for.
+    pub longest: Longest,
+    /// Smallest number of rows for which such teams keep a device busy.
+    pub rows_min: i64,
+    /// Largest number of teams in a block.
+    pub per_block: u32,
+    /// True if the blocks of a cluster, each of which is a team, share a row.
+    pub cluster: bool,
+    /// Most bytes of a row that the team stages, if it also takes longer rows and reads their other elements
+    /// again.
+    pub staged_max: Option<i64>,
+    /// True if the rows fill the shared memory of a multiprocessor, so that few blocks run at once.
+    pub fills: bool,
+    /// Number of vectors that each thread loads before it uses the first. The number applies to staged rows
+    /// of unknown length that are unaligned or fill the shared memory; 1 leaves the choice to the target's
+    /// compiler.
+    pub load_unroll: u32,
+}
+
+/// Lengths of the longest rows that a team takes, 0 if it takes none of the kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Longest {
+    /// Longest staged rows of whole vectors with at most four lanes.
+    pub staged: i64,
+    /// Longest staged rows of whole vectors with more lanes. Elements of two bytes take half the traffic, but
+    /// may take as much shared memory.
+    pub staged_wide: i64,
+    /// Longest staged rows that are not whole vectors.
+    pub staged_uneven: i64,
+    /// Longest rows of whole vectors that are read once.
+    pub once: i64,
+    /// Longest rows that are not whole vectors and are read once.
+    pub once_uneven: i64,
+}
+
+/// Memory for elements of rows that several passes need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowMemory {
+    /// Shared memory whose size is set at launch, up to the limit of the device.
+    AtLaunch,
+    /// Shared memory of a fixed number of four-byte elements for each block.
+    Fixed(u32),
+    /// Memory of the thread, of any size. Operands need no staging, because they stay in the thread's cache.
+    Scratch,
+}
+
+/// Way in which a thread works on several elements at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vectors {
+    /// Values of this many lanes.
+    Lanes(u8),
+    /// Loops that the target's compiler vectorises, over runs of at most this many elements.
+    Loops(u32),
+}
+
+impl Vectors {
+    /// Returns the lanes of a vectorised value.
+    pub fn lanes(self) -> Lanes {
+        match self {
+            Vectors::Lanes(lanes) => Lanes::Const(lanes),
+            Vectors::Loops(_) => Lanes::Loop,
+        }
+    }
+}
+
+/// Splitting of rows on GPUs. A part is eight 128-bit accesses for each thread of a block. The limit of rows
+/// is below the number of blocks that a large GPU can run. Rows of 32,768 elements, as long as a vocabulary,
+/// stay in one kernel. A block need not read staged elements twice, so parts store elements only for longer
+/// rows.
+pub(super) const GPU_PARTS: Parts =
+    Parts { len: 1 << 13, rows_max: 512, row_min: (1 << 15) + 1, stored_row_min: 1 << 16 };
+
+/// Splitting of column-major rows on GPUs: one or two kilobytes of adjacent elements. A sum of a thousand
+/// terms is as exact as an f32 can be expected to be.
+pub(super) const GPU_COLUMNS: Columns =
+    Columns { width: 256, steps: 64, row_min: 1025, stored_row_min: 1 << 13 };
+
+/// Returns a team for one row at a time, of at most `row_max` elements.
+pub(crate) const fn team(threads: u32, row_max: i64, per_block: u32) -> Team {
+    Team {
+        threads,
+        rows: 1,
+        longest: all(row_max),
+        rows_min: 0,
+        per_block,
+        cluster: false,
+        staged_max: None,
+        fills: false,
+        load_unroll: 1,
+    }
+}
+
+/// Returns one limit for all kinds of rows.
+pub(super) const fn all(row_max: i64) -> Longest {
+    Longest {
+        staged: row_max,
+        staged_wide: row_max,
+        staged_uneven: row_max,
+        once: row_max,
+        once_uneven: row_max,
+    }
+}
