@@ -2,21 +2,17 @@
 //!
 //! Invariant: the first parameter with a dim binds its extent. Every later parameter is checked against it.
 
-use fusion_compiler::ir::dim::{DimExpr, DimOp};
 use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::plan::{Dim, Output, Param, ParamKind};
 use smallvec::{SmallVec, smallvec};
 
+use crate::arg::Arg;
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::extents;
-use crate::kernel::{Plan, ScalarValue};
-use crate::run::Arg;
+use crate::extents::{self, extent_of, lone_symbol};
+use crate::kernel::{PARAMS, Plan, ScalarValue};
 use crate::shape::Shape;
 use crate::tensor::RawTensor;
-
-/// Inline capacity for parameters: a rule of an optimizer has twenty, a handwritten function fewer.
-pub(crate) const PARAMS: usize = 24;
 
 /// Values that the arguments of a call bind.
 pub(crate) struct Bound {
@@ -118,12 +114,6 @@ impl Bound {
         }
         Ok(is_same)
     }
-}
-
-/// Returns the value of an extent, which is ≥ 0.
-pub(crate) fn extent_of(plan: &Plan, dim: &Dim, symbols: &[i64]) -> Result<usize> {
-    let invalid = || Error::InvalidExtent { function: plan.name.to_string(), dim: dim.name.to_string() };
-    dim.extent.eval(symbols).and_then(|extent| usize::try_from(extent).ok()).ok_or_else(invalid)
 }
 
 /// Returns the tensor passed for a parameter, after a check of its access and type.
@@ -278,14 +268,6 @@ fn has_elements(plan: &Plan, args: &[Arg<'_>], bound: &Bound) -> Result<bool> {
         }
     }
     Ok(args.iter().any(|arg| matches!(arg, Arg::TensorMut(tensor) if tensor.len() > 0)))
-}
-
-/// Returns the symbol of an extent that is one symbol and nothing else.
-pub(crate) fn lone_symbol(extent: &DimExpr) -> Option<usize> {
-    match *extent.0 {
-        [DimOp::Sym(symbol)] => Some(usize::from(symbol)),
-        _ => None,
-    }
 }
 
 fn wrong_kind(plan: &Plan, param: &Param) -> Error {

@@ -3,13 +3,26 @@
 //! Invariant: an error shows the source text of the user and the extents that would pass. The search for
 //! these extents runs only after a check has failed.
 
-use fusion_compiler::ir::dim::DimExpr;
+use fusion_compiler::ir::dim::{DimExpr, DimOp};
 use fusion_compiler::ir::plan::{Dim, Product, Sum, Use};
 use smallvec::SmallVec;
 
-use crate::bind::{extent_of, lone_symbol};
 use crate::error::{Error, Result};
 use crate::kernel::Plan;
+
+/// Returns the value of an extent, which is ≥ 0.
+pub(crate) fn extent_of(plan: &Plan, dim: &Dim, symbols: &[i64]) -> Result<usize> {
+    let invalid = || Error::InvalidExtent { function: plan.name.to_string(), dim: dim.name.to_string() };
+    dim.extent.eval(symbols).and_then(|extent| usize::try_from(extent).ok()).ok_or_else(invalid)
+}
+
+/// Returns the symbol of an extent that is one symbol and nothing else.
+pub(crate) fn lone_symbol(extent: &DimExpr) -> Option<usize> {
+    match *extent.0 {
+        [DimOp::Sym(symbol)] => Some(usize::from(symbol)),
+        _ => None,
+    }
+}
 
 /// Checks all derived dims for these extents.
 pub(crate) fn check(plan: &Plan, symbols: &[i64]) -> Result<()> {

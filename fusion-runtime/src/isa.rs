@@ -11,7 +11,8 @@ use std::hint::select_unpredictable;
 #[cfg(target_arch = "x86_64")]
 use fusion_compiler::ir::kernel::CACHE_LINE;
 
-use crate::kernel::{Word, fold_lanes, sum_lanes};
+use crate::lanes::{fold_lanes, sum_lanes};
+use crate::window::Word;
 
 /// An instruction set. Later ones are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,15 +7,19 @@
 //! - `kernel`: the contract with generated code.
 //! - `device`: the devices, one backend per file.
 
+mod arg;
 mod bind;
+mod cpu_args;
 pub mod device;
 pub mod error;
 mod extents;
 mod isa;
 #[doc(hidden)]
 pub mod kernel;
+mod lanes;
 pub mod launch;
 pub mod optim;
+mod prefetch;
 pub mod report;
 #[doc(hidden)]
 pub mod run;
@@ -47,15 +51,14 @@ pub mod __private {
 
     pub use fusion_macros::fuse_for;
 
-    pub use crate::device::cpu::stream::{Lines, tiles};
+    pub use crate::arg::{Arg, IntoScalar};
     #[cfg(target_arch = "x86_64")]
     pub use crate::isa::{Avx2, Avx512};
     pub use crate::isa::{Base, Instructions, Isa};
-    pub use crate::kernel::{
-        Code, CpuArgs, CpuCode, CpuFn, Plan, ScalarValue, StaticPlan, Total, doubles, fold_lanes,
-    };
+    pub use crate::kernel::{Code, CpuArgs, CpuCode, CpuFn, Plan, ScalarValue, StaticPlan};
+    pub use crate::lanes::{Lines, Total, doubles, fold_lanes, tiles};
     pub use crate::report::kernels;
-    pub use crate::run::{Arg, IntoScalar, instance, mistaken, run, run_into, run_one};
+    pub use crate::run::{instance, mistaken, run, run_into, run_one};
     pub use crate::tensor::{AsTensor, RawTensor};
     pub use crate::window::{Rows, Run};
 }

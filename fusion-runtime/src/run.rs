@@ -10,76 +10,13 @@ use fusion_compiler::ir::plan::{
 };
 use smallvec::SmallVec;
 
+pub use crate::arg::Arg;
 use crate::bind::{Bound, argument, bind, tensor};
 use crate::device::{Call, Memory, Region};
 use crate::error::{Error, Result};
-use crate::kernel::{Code, Launch, Plan, ScalarValue, StaticPlan};
+use crate::kernel::{Code, Launch, Plan, StaticPlan};
 use crate::report::not_compiled;
 use crate::tensor::{Element, Float, RawTensor, Tensor};
-
-/// An argument of a call, in the order of `Plan::params`.
-#[derive(Debug)]
-pub enum Arg<'a> {
-    /// A tensor that the call reads.
-    Tensor(&'a RawTensor),
-    /// A tensor that the call updates in place.
-    TensorMut(&'a mut RawTensor),
-    /// A number with its type.
-    Scalar(DType, ScalarValue),
-    /// An extent.
-    Dim(usize),
-}
-
-impl<'a, T: Element> From<&'a Tensor<T>> for Arg<'a> {
-    fn from(tensor: &'a Tensor<T>) -> Arg<'a> {
-        Arg::Tensor(tensor.as_raw())
-    }
-}
-
-impl<'a, T: Element> From<&'a mut Tensor<T>> for Arg<'a> {
-    fn from(tensor: &'a mut Tensor<T>) -> Arg<'a> {
-        Arg::TensorMut(tensor.as_raw_mut())
-    }
-}
-
-// Each type implements `IntoScalar` for itself only. The type of a literal, and the target of an `into()`,
-// follow.
-macro_rules! scalars {
-    ($($element:ty: $kind:ident;)*) => { $(
-        impl From<$element> for Arg<'_> {
-            fn from(value: $element) -> Self {
-                Arg::Scalar(<$element>::DTYPE, ScalarValue::$kind(value.into()))
-            }
-        }
-
-        #[diagnostic::do_not_recommend]
-        impl IntoScalar<$element> for $element {
-            fn into_scalar(self) -> $element {
-                self
-            }
-        }
-    )* };
-}
-
-scalars! {
-    f32: F32;
-    half::f16: F32;
-    half::bf16: F32;
-    f64: F64;
-    i32: I32;
-    i16: I32;
-    i8: I32;
-    u32: U32;
-    u16: U32;
-    u8: U32;
-    bool: Bool;
-}
-
-impl From<usize> for Arg<'_> {
-    fn from(extent: usize) -> Self {
-        Arg::Dim(extent)
-    }
-}
 
 /// Runs a plan and returns its results, in order.
 ///
@@ -93,18 +30,6 @@ pub fn run<const N: usize>(plan: &Plan, args: &mut [Arg<'_>]) -> Result<[RawTens
     }
     let mut results = made.into_iter().flatten();
     Ok(std::array::from_fn(|_| results.next().unwrap_or_else(|| unreachable!("there are N results"))))
-}
-
-/// A number of the host that converts to the scalar type of a kernel.
-#[doc(hidden)]
-#[diagnostic::on_unimplemented(
-    message = "`scalar(…)` takes a number of type `{T}` here, found `{Self}`",
-    label = "not `{T}`",
-    note = "a number of another type is cast, as in `scalar(x as {T})`; an expression of another type begins with it, as in `fuse!(i32: …)`"
-)]
-pub trait IntoScalar<T> {
-    /// Returns the number in the type of the kernel.
-    fn into_scalar(self) -> T;
 }
 
 /// Stands for an expression with a compile error, so that the code around it still has its type.

@@ -13,7 +13,7 @@ use fusion_compiler::ir::dtype::DType;
 
 use crate::device::{Device, Memory, Region};
 use crate::error::{Error, Result};
-use crate::run::Arg;
+use crate::kernel::ScalarValue;
 use crate::shape::Shape;
 
 /// Element type of a tensor. The trait is sealed: `f32`, `f16`, `bf16`, `f64`, `i32`, `u32`, `i16`, `u16`,
@@ -24,7 +24,7 @@ pub trait Element: Copy + Default + PartialEq + fmt::Debug + Send + Sync + seale
 }
 
 /// Element type of a generic function: `f32`, `f16` or `bf16`.
-pub trait Float: Element + Into<Arg<'static>> {
+pub trait Float: Element {
     /// Converts a number to the nearest value of this type, ties to even.
     fn from_f32(x: f32) -> Self;
 
@@ -60,6 +60,7 @@ halves!(half::f16, half::bf16);
 
 mod sealed {
     use crate::error::Result;
+    use crate::kernel::ScalarValue;
 
     /// Conversion between elements and bytes, in the byte order of the machine.
     pub trait Sealed: Sized {
@@ -68,11 +69,14 @@ mod sealed {
 
         /// Fills elements with the bytes that `read` writes.
         fn fill(elements: &mut [Self], read: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()>;
+
+        /// Returns the number in the type of the computation.
+        fn scalar(self) -> ScalarValue;
     }
 }
 
 macro_rules! elements {
-    ($($element:ty = $dtype:ident;)*) => { $(
+    ($($element:ty = $dtype:ident, $kind:ident;)*) => { $(
         impl sealed::Sealed for $element {
             fn bytes(elements: &[Self]) -> &[u8] {
                 bytemuck::cast_slice(elements)
@@ -80,6 +84,10 @@ macro_rules! elements {
 
             fn fill(elements: &mut [Self], read: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
                 read(bytemuck::cast_slice_mut(elements))
+            }
+
+            fn scalar(self) -> ScalarValue {
+                ScalarValue::$kind(self.into())
             }
         }
 
@@ -90,16 +98,16 @@ macro_rules! elements {
 }
 
 elements! {
-    f32 = F32;
-    half::f16 = F16;
-    half::bf16 = BF16;
-    f64 = F64;
-    i32 = I32;
-    u32 = U32;
-    i16 = I16;
-    u16 = U16;
-    i8 = I8;
-    u8 = U8;
+    f32 = F32, F32;
+    half::f16 = F16, F32;
+    half::bf16 = BF16, F32;
+    f64 = F64, F64;
+    i32 = I32, I32;
+    u32 = U32, U32;
+    i16 = I16, I32;
+    u16 = U16, U32;
+    i8 = I8, I32;
+    u8 = U8, U32;
 }
 
 impl sealed::Sealed for bool {
@@ -114,10 +122,22 @@ impl sealed::Sealed for bool {
         elements.iter_mut().zip(bytes).for_each(|(element, byte)| *element = byte != 0);
         Ok(())
     }
+
+    fn scalar(self) -> ScalarValue {
+        ScalarValue::Bool(self)
+    }
 }
 
 impl Element for bool {
     const DTYPE: DType = DType::Bool;
+}
+
+/// Returns the number of elements and of bytes of a tensor of this shape.
+///
+/// # Errors
+/// `Error::TooLarge` if either is too large to address.
+pub(crate) fn sized(shape: &Shape, element_bytes: usize) -> Result<(usize, usize)> {
+    shape.size(element_bytes).ok_or_else(|| Error::TooLarge { shape: shape.clone() })
 }
 
 /// A tensor: contiguous elements of one type on one device, in row-major order.
@@ -256,7 +276,7 @@ impl<T: Element> Tensor<T> {
         shape: impl Into<Shape>,
     ) -> Result<Tensor<T>> {
         let shape = shape.into();
-        let (len, bytes) = shape.size(size_of::<T>())?;
+        let (len, bytes) = sized(&shape, size_of::<T>())?;
         if bytes as u64 > buffer.size() {
             return Err(Error::Shape { elements: buffer.size() as usize / size_of::<T>(), shape });
         }
@@ -325,7 +345,7 @@ impl<T: Element> Tensor<T> {
     /// `Error::Shape` if the shape has another number of elements.
     pub fn reshape(&self, shape: impl Into<Shape>) -> Result<Tensor<T>> {
         let shape = shape.into();
-        if shape.count() != Some(self.len()) || shape.size(size_of::<T>()).is_err() {
+        if shape.count() != Some(self.len()) || shape.size(size_of::<T>()).is_none() {
             return Err(Error::Shape { elements: self.len(), shape });
         }
         Ok(Tensor::wrap(RawTensor { shape, ..self.raw.clone() }))
@@ -441,7 +461,7 @@ impl<T: Element> fmt::Debug for Tensor<T> {
 impl RawTensor {
     /// Allocates a tensor with unspecified elements.
     pub(crate) fn allocate(device: &Device, dtype: DType, shape: Shape) -> Result<RawTensor> {
-        let (len, bytes) = shape.size(dtype.size())?;
+        let (len, bytes) = sized(&shape, dtype.size())?;
         let memory = Arc::new(device.0.allocate(bytes)?);
         Ok(RawTensor { memory, device: device.clone(), offset: 0, len, shape, dtype, lease: None })
     }

@@ -6,6 +6,42 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use fusion_compiler::ir::dtype::DType;
+
+/// A type of words that the memory of a buffer consists of. Every bit pattern is a valid word.
+pub trait Word: Copy + Sealed {
+    /// Returns true if elements of this dtype are stored in such words.
+    fn holds(dtype: DType) -> bool;
+}
+
+mod sealed {
+    /// Seals `Word`.
+    pub trait Sealed {}
+}
+use sealed::Sealed;
+
+macro_rules! words {
+    ($($word:ty: $($dtype:ident)|+;)*) => { $(
+        impl Sealed for $word {}
+
+        impl Word for $word {
+            #[inline]
+            fn holds(dtype: DType) -> bool {
+                matches!(dtype, $(DType::$dtype)|+)
+            }
+        }
+    )* };
+}
+
+words! {
+    f32: F32;
+    f64: F64;
+    i32: I32;
+    u32: U32;
+    u16: F16 | BF16 | I16 | U16;
+    u8: I8 | U8 | Bool;
+}
+
 /// A window: the elements of a buffer that belong to one call of a CPU function.
 #[derive(Debug)]
 pub enum Window<'a, T> {

@@ -7,8 +7,10 @@ mod facts;
 mod ptx;
 mod wgsl;
 
+#[cfg(feature = "compile")]
 pub(crate) use facts::team;
 pub use facts::{Columns, Longest, Parts, RowMemory, TargetFacts, Team, Vectors};
+#[cfg(feature = "compile")]
 pub(crate) use ptx::CLUSTER_MAX;
 
 use crate::ir::dtype::DType;

@@ -6,7 +6,6 @@
 mod column;
 mod launch;
 mod memory;
-pub(crate) mod prefetch;
 pub(crate) mod stream;
 mod tile;
 mod wake_policy;

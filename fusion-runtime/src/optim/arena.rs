@@ -12,7 +12,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::launch::Coalescing;
 use crate::shape::Shape;
-use crate::tensor::{Element, Tensor};
+use crate::tensor::{Element, Tensor, sized};
 
 /// An arena: named tensors in one allocation. Each tensor is aligned, so one launch covers all of them.
 #[derive(Debug)]
@@ -248,7 +248,7 @@ impl Layout {
             names.push(name);
             shapes.push(shape);
         }
-        let sizes = shapes.iter().map(|shape| Ok(shape.size(size_of::<f32>())?.0));
+        let sizes = shapes.iter().map(|shape| Ok(sized(shape, size_of::<f32>())?.0));
         let sizes: Vec<usize> = sizes.collect::<Result<_>>()?;
         let (mut starts, mut len) = (vec![0; sizes.len()], 0_usize);
         let mut place = |tensors: &[usize], align: usize| {

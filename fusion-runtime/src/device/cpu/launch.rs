@@ -12,15 +12,15 @@ use fusion_compiler::ir::kernel::Kernel;
 use fusion_compiler::ir::plan::{Code, Footprint, Space, UniformArg};
 use smallvec::SmallVec;
 
-use super::prefetch::Prefetcher;
 use super::wake_policy::POOL;
 use super::work_sharing::with_help;
 use super::{at, stream, tile};
-use crate::bind::PARAMS;
+use crate::cpu_args::{CpuArgs, CpuBuffer, CpuUniform};
 use crate::device::Call;
 use crate::error::{Error, Result};
 use crate::isa::Isa;
-use crate::kernel::{CpuArgs, CpuBuffer, CpuCode, CpuFn, CpuUniform, Launch};
+use crate::kernel::{CpuCode, CpuFn, Launch, PARAMS};
+use crate::prefetch::Prefetcher;
 use crate::window::Beside;
 
 /// Minimum elements of a call that asks all threads at once.
@@ -159,7 +159,7 @@ impl<'a> Work<'a> {
             return None;
         }
         let row = usize::try_from(launch.row_memory.eval(call.symbols)?).ok()? / size_of::<f32>();
-        let prefetcher = Prefetcher::of(&buffers);
+        let prefetcher = Prefetcher::of(stream::bytes(&buffers));
         Some(Work { program, buffers, uniforms, items, row, prefetcher, call: std::marker::PhantomData })
     }
 

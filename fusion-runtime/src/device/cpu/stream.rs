@@ -8,15 +8,13 @@
 //!
 //! Invariant: only buffers that the kernel never reads are streamed, and only in memory-bound kernels.
 
-use std::ops::Range;
 use std::sync::OnceLock;
 use std::time::Instant;
 
 use fusion_compiler::ir::graph::Access;
-use fusion_compiler::ir::kernel::{CACHE_LINE, STREAM_LANES};
 
 use super::launch::Work;
-use crate::kernel::CpuBuffer;
+use crate::cpu_args::CpuBuffer;
 
 /// Returns the bytes of all buffers above which kernels stream.
 ///
@@ -81,21 +79,6 @@ pub(super) fn run(work: &Work<'_>, first: usize, end: usize) {
     if streams {
         fence();
     }
-}
-
-/// A tile before its stores, aligned to cache lines.
-///
-/// Some loops, such as a loop that reads every eighth element, leave the tile in memory. An unaligned stack
-/// slot could place a vector of the tile across two pages, which is slow.
-#[derive(Debug)]
-#[repr(align(64))]
-pub struct Lines<T>(pub T);
-
-/// Returns the range of a run's elements that fills tiles of whole lines.
-#[inline(always)]
-pub fn tiles<T>(run: &[T]) -> Range<usize> {
-    let head = run.as_ptr().align_offset(CACHE_LINE).min(run.len());
-    head..head + (run.len() - head) / STREAM_LANES * STREAM_LANES
 }
 
 /// Makes streamed stores visible before later operations of this thread.

@@ -14,8 +14,9 @@ use fusion_compiler::ir::op::Op;
 use fusion_compiler::ops::scalar::Scalar;
 
 use super::column::{Column, apply};
-use crate::kernel::{CpuArgs, Total, Word};
-use crate::window::Window;
+use crate::kernel::CpuArgs;
+use crate::lanes::Total;
+use crate::window::{Window, Word};
 
 /// Maximum bytes of the lanes of all values of a kernel: most of a small L1 cache.
 const TILE_BYTES: usize = 24 << 10;

@@ -9,9 +9,8 @@ use fusion_compiler::ir::kernel::IndexWidth;
 use fusion_compiler::ir::plan::UniformArg;
 use smallvec::SmallVec;
 
-use crate::bind::PARAMS;
 use crate::error::{Error, Result};
-use crate::kernel::{Launch, ScalarValue};
+use crate::kernel::{Launch, PARAMS, ScalarValue};
 
 /// The storage of one parameter, which uses 4 or 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use fusion_compiler::ir::op::Op;
 use fusion_compiler::ir::verify_kernel;
 
 use super::*;
-use crate::kernel::{CpuBuffer, CpuUniform};
+use crate::cpu_args::{CpuBuffer, CpuUniform};
 
 const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
 const F32: Type = Type { dtype: DType::F32, lanes: Lanes::ONE };

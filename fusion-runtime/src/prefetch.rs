@@ -13,9 +13,6 @@ use std::sync::OnceLock;
 #[cfg(target_arch = "x86_64")]
 use fusion_compiler::ir::kernel::{CACHE_LINE, NEXT_ROW_MIN};
 
-use super::stream;
-use crate::kernel::CpuBuffer;
-
 /// Minimum bytes of all buffers for prefetching ahead: more than the caches of a core store.
 const AHEAD_BYTES_MIN: usize = 8 << 20;
 
@@ -39,18 +36,17 @@ pub struct Prefetcher {
 }
 
 impl Prefetcher {
-    /// Returns the prefetches that pay for loops over these buffers, or those that `FUSION_CPU_FETCH_BYTES`
+    /// Returns the prefetches that pay for loops over buffers of so many bytes, or those that `FUSION_CPU_FETCH_BYTES`
     /// asks for.
     ///
     /// A Zen 4 does not prefetch ahead, since its loops over rows become slower.
-    pub(super) fn of(buffers: &[CpuBuffer]) -> Prefetcher {
+    pub(crate) fn of(bytes: usize) -> Prefetcher {
         static LEAST: OnceLock<(Option<usize>, usize)> = OnceLock::new();
         let (ahead, next) = *LEAST.get_or_init(|| {
             let said =
                 std::env::var("FUSION_CPU_FETCH_BYTES").ok().map(|bytes| bytes.parse().unwrap_or(usize::MAX));
             (said.or(is_intel().then_some(AHEAD_BYTES_MIN)), said.unwrap_or(NEXT_BYTES_MIN))
         });
-        let bytes = stream::bytes(buffers);
         Prefetcher { ahead: ahead.is_some_and(|least| bytes >= least), next: bytes >= next }
     }
 

@@ -1,0 +1,103 @@
+//! Lanes of vector loops in generated code: their sums, and the lines that they store.
+
+use std::ops::Range;
+
+use fusion_compiler::ir::kernel::{CACHE_LINE, FOLD_LANES, FOLD_LANES_WIDE, STREAM_LANES};
+
+/// Combines the partial results of the lanes of a vector loop: repeatedly the second half with the first.
+///
+/// The function is inlined so that its vectors match the caller's instruction set.
+#[inline(always)]
+pub fn fold_lanes<T: Copy, const L: usize>(parts: &mut [T; L], combine: impl Fn(T, T) -> T) -> T {
+    quarters::<T, L, 1>(parts, combine);
+    parts[0]
+}
+
+/// Sums the `f32` partial results of lanes in the order of `fold_lanes`. The last four are added in `f64`.
+#[inline(always)]
+pub(crate) fn sum_lanes<const L: usize>(parts: &mut [(f32,); L]) -> f64 {
+    quarters::<_, L, FOLD_LANES_WIDE>(parts, |(left,), (right,)| (left + right,));
+    let lane = |lane: usize| f64::from(parts[lane].0);
+    if L < FOLD_LANES_WIDE { lane(0) } else { (lane(0) + lane(2)) + (lane(1) + lane(3)) }
+}
+
+/// Combines the second half of partial results with the first, repeatedly, until `LEFT` remain.
+#[inline(always)]
+fn quarters<T: Copy, const L: usize, const LEFT: usize>(parts: &mut [T; L], combine: impl Fn(T, T) -> T) {
+    // Loops of constant length need no bounds checks. Iterators would add many functions to compile per
+    // kernel.
+    macro_rules! quarters {
+        ($($quarter:literal)*) => { $(
+            if $quarter < L && $quarter >= LEFT {
+                let mut lane = 0;
+                while lane < $quarter {
+                    parts[lane] = of_four(parts, lane, $quarter, &combine);
+                    lane += 1;
+                }
+            }
+        )* };
+    }
+    const { assert!(matches!(L, 1 | 4 | 16 | 64) && FOLD_LANES[0] == 64 && matches!(LEFT, 1 | 4)) };
+    quarters!(16 4 1);
+}
+
+/// Returns one lane after two halvings, with `quarter` lanes left.
+///
+/// Two halvings in one expression need no memory. Otherwise LLVM stores the first half and waits for the
+/// store.
+#[inline(always)]
+fn of_four<T: Copy, const L: usize>(
+    parts: &[T; L],
+    lane: usize,
+    quarter: usize,
+    combine: impl Fn(T, T) -> T,
+) -> T {
+    let [a, b, c, d] =
+        [parts[lane], parts[lane + quarter], parts[lane + 2 * quarter], parts[lane + 3 * quarter]];
+    combine(combine(a, c), combine(b, d))
+}
+
+/// A sum of `f64` with compensation for rounding (Knuth's two-sum, Neumaier 1974).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Total {
+    so_far: f64,
+    rounded_off: f64,
+}
+
+impl Total {
+    /// Adds a number.
+    #[inline(always)]
+    pub fn add(&mut self, x: f64) {
+        let all = self.so_far + x;
+        let grown = all - self.so_far;
+        self.rounded_off += (self.so_far - (all - grown)) + (x - grown);
+        self.so_far = all;
+    }
+
+    /// Returns the sum. The sum is infinite or NaN if the exact sum of the numbers is.
+    #[inline(always)]
+    pub fn sum(self) -> f64 {
+        self.so_far + if self.rounded_off.is_finite() { self.rounded_off } else { 0.0 }
+    }
+}
+
+/// Returns the memory of a thread as `f64`, from the first aligned element on.
+#[inline]
+pub fn doubles(memory: &mut [f32]) -> &mut [f64] {
+    bytemuck::pod_align_to_mut(memory).1
+}
+
+/// A tile before its stores, aligned to cache lines.
+///
+/// Some loops, such as a loop that reads every eighth element, leave the tile in memory. An unaligned stack
+/// slot could place a vector of the tile across two pages, which is slow.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct Lines<T>(pub T);
+
+/// Returns the range of a run's elements that fills tiles of whole lines.
+#[inline(always)]
+pub fn tiles<T>(run: &[T]) -> Range<usize> {
+    let head = run.as_ptr().align_offset(CACHE_LINE).min(run.len());
+    head..head + (run.len() - head) / STREAM_LANES * STREAM_LANES
+}
