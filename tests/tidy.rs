@@ -1,6 +1,6 @@
 //! Checks of the sources and documents themselves: names, links, lengths and imports.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -202,6 +202,113 @@ fn imports_go_one_way() {
             if let Some((number, line)) = import {
                 panic!("{path}:{}: nothing in {directory} imports this: {line}", number + 1);
             }
+        }
+    }
+}
+
+/// Words that start no sentence of a doc comment: such a sentence has its verb late, or no noun.
+const NO_START: [&str; 7] = ["What", "Whether", "Of", "Those", "That", "As", "Such"];
+
+/// Directories whose comments follow the rule of first words once they are rewritten.
+const EXEMPT: [&str; 3] = ["fusion-compiler/src/schedule", "fusion-compiler/src/emit", "tests/tidy.rs"];
+
+/// Sentences of doc comments begin with a noun or a verb, and comments of all kinds begin so.
+#[test]
+fn sentences_begin_with_their_subject() {
+    for (path, text) in sources() {
+        if EXEMPT.iter().any(|exempt| path.starts_with(exempt)) {
+            continue;
+        }
+        let (mut is_code, mut before) = (false, String::new());
+        for (number, line) in text.lines().enumerate() {
+            let line = line.trim_start();
+            let Some(comment) = line.strip_prefix("//") else {
+                (is_code, before) = (false, String::new());
+                continue;
+            };
+            let comment = comment.trim_start_matches(['/', '!']).trim();
+            is_code ^= comment.starts_with("```");
+            if is_code {
+                continue;
+            }
+            // The line goes on with the sentence of the line before, unless that one ended.
+            let is_start = before.is_empty() || before.ends_with(['.', ':', '`', '?', '!']);
+            let starts = is_start.then_some(comment).into_iter();
+            let starts = starts.chain(comment.match_indices(". ").map(|(at, _)| &comment[at + 2..]));
+            for sentence in starts {
+                let first = words(sentence.trim_start_matches(['-', '*', ' '])).next().unwrap_or_default();
+                let is_word = sentence.trim_start_matches(['-', '*', ' ']).starts_with(first);
+                assert!(
+                    !(is_word && NO_START.contains(&first)),
+                    "{path}:{}: a sentence begins with `{first}`: {comment}",
+                    number + 1
+                );
+            }
+            before = comment.to_owned();
+        }
+    }
+}
+
+/// The modules of a crate, by the files and directories of its sources, without those that tie them together.
+fn modules(root_of: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let directory = format!("{root_of}/");
+    let own = sources().into_iter().filter_map(|(path, text)| {
+        let inner = path.strip_prefix(&directory)?.to_owned();
+        (!inner.contains("tests")).then_some((inner, text))
+    });
+    let mut modules: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (path, text) in own {
+        let name = path.split(['/', '.']).next().unwrap_or_default().to_owned();
+        if ["lib", "pipeline"].contains(&&*name) {
+            continue;
+        }
+        let imports = modules.entry(name.clone()).or_default();
+        let code = text.split("\nmod tests {").next().unwrap_or_default();
+        for import in code.split("use crate::").skip(1).filter_map(|rest| rest.split(';').next()) {
+            let names: Vec<&str> = match import.strip_prefix('{') {
+                Some(list) => list.split(',').filter_map(|one| words(one).next()).collect(),
+                None => words(import).take(1).collect(),
+            };
+            imports.extend(names.into_iter().filter(|other| *other != name).map(String::from));
+        }
+    }
+    modules
+}
+
+/// Crates whose modules import each other one way.
+const LAYERED: [&str; 2] = ["fusion-compiler/src", "fusion-runtime/src"];
+
+/// No two modules of a crate import each other, directly or through others.
+#[test]
+fn modules_form_no_circle() {
+    for root_of in LAYERED {
+        let mut left = modules(root_of);
+        assert!(left.len() > 10, "{root_of}: {left:?}");
+        // Modules that import none of those that are left are not part of a circle.
+        loop {
+            let names: BTreeSet<String> = left.keys().cloned().collect();
+            let before = left.len();
+            left.retain(|_, imports| imports.iter().any(|import| names.contains(import)));
+            if left.len() == before {
+                break;
+            }
+        }
+        for imports in left.values_mut() {
+            imports.retain(|import| import.starts_with(char::is_lowercase));
+        }
+        assert!(left.is_empty(), "{root_of}: these modules import each other: {left:?}");
+    }
+}
+
+/// ARCHITECTURE.md has every module of the compiler and of the runtime.
+#[test]
+fn the_architecture_names_every_module() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("text");
+    for root_of in LAYERED {
+        for name in modules(root_of).keys() {
+            let is_named =
+                [format!("`{name}.rs`"), format!("`{name}/`")].iter().any(|name| text.contains(name));
+            assert!(is_named, "ARCHITECTURE.md lacks `{name}` of {root_of}");
         }
     }
 }

@@ -2,7 +2,33 @@
 //!
 //! Invariant: a block is a whole number of warps, and no larger than the device allows.
 
-use crate::device::{Device, DeviceFacts};
+/// Properties of a device that launches and the choice of variants depend on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceFacts {
+    /// Threads of a warp, which run in lockstep; 1 on the CPU.
+    pub warp_size: u32,
+    /// Maximum number of threads per block.
+    pub block_threads_max: u32,
+    /// Maximum number of resident threads per multiprocessor.
+    pub multiprocessor_threads_max: u32,
+    /// Number of multiprocessors, or of cores on the CPU.
+    pub multiprocessors: u32,
+    /// Maximum number of blocks of a launch, along one dimension.
+    pub grid_max: u32,
+    /// Maximum number of buffers that a kernel can bind.
+    pub buffers_max: u32,
+    /// Maximum number of bytes of one buffer that a kernel can bind.
+    pub binding_bytes_max: u64,
+    /// Maximum size of one buffer, in bytes.
+    pub buffer_bytes_max: u64,
+    /// Maximum shared memory per block, in bytes.
+    pub block_shared_bytes_max: u32,
+    /// Threads of a subgroup, if kernels can use subgroups and all have one size; else 0.
+    pub subgroup_size: u32,
+    /// Maximum number of blocks per cluster, which reach each other's shared memory; 1 on a device without
+    /// clusters.
+    pub cluster_blocks_max: u32,
+}
 
 /// A launch configuration of a GPU kernel: blocks of threads, and a grid of blocks.
 ///
@@ -94,11 +120,6 @@ impl LaunchConfig {
         let cluster = u64::from(cluster.max(1));
         let most = (resident(facts, self.block) / cluster).max(1) * cluster;
         LaunchConfig { grid: u64::from(self.grid).min(most) as u32, ..self }
-    }
-
-    /// Returns the configuration of `new` for the facts that a device reports.
-    pub fn detect(device: &Device, elements: u64, grain: u32) -> LaunchConfig {
-        LaunchConfig::new(device.facts(), elements, grain)
     }
 
     /// Returns the configuration for an NVIDIA A100: 108 multiprocessors of 2048 threads (NVIDIA A100

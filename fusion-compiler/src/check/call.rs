@@ -85,7 +85,7 @@ pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args:
         return expand(b, env, at, (function, Origin::Std), args);
     }
     if !forms.is_empty() {
-        return misformed(b, at, (name, &forms), args);
+        return misformed(b, env, at, (name, &forms), args);
     }
     if name == "scalar" && b.form == Form::Function {
         return b.error(at, diag::scalar_in_item());
@@ -216,7 +216,13 @@ fn misfit_of_all(forms: &[&Function], misfits: &[Option<usize>]) -> bool {
 }
 
 /// Reports arguments that no form of a library function takes.
-fn misformed(b: &mut Builder<'_>, at: At, (name, forms): (&str, &[&Function]), args: &[Arg]) -> Value {
+fn misformed(
+    b: &mut Builder<'_>,
+    env: &Env,
+    at: At,
+    (name, forms): (&str, &[&Function]),
+    args: &[Arg],
+) -> Value {
     let is_param =
         |label: &Name| forms.iter().flat_map(|form| &form.params).any(|param| param.name.text == label.text);
     let labels = args.iter().filter_map(|arg| arg.name.as_ref());
@@ -224,14 +230,18 @@ fn misformed(b: &mut Builder<'_>, at: At, (name, forms): (&str, &[&Function]), a
     if let Some(label) = strange.next() {
         return b.error(label.at, named_argument(name, &label.text));
     }
+    // A tensor after the first argument is probably a scale or a shift.
+    let is_tensor = |arg: &Arg| match &arg.value.kind {
+        ExprKind::Name(name) => env.var(name).is_some_and(|var| !axes_of(b, &var.value).is_empty()),
+        _ => false,
+    };
+    let more = hints::more(name).filter(|_| args.iter().skip(1).any(is_tensor));
     let forms = forms_text(name, forms);
-    b.error(
-        at,
-        match hints::more(name) {
-            Some(how) => diag::no_form_otherwise(name, forms, how),
-            None => diag::no_form(name, forms),
-        },
-    )
+    let message = match more {
+        Some(how) => diag::no_form_otherwise(name, forms, how),
+        None => diag::no_form(name, forms),
+    };
+    b.error(at, message)
 }
 
 /// Returns the text of all distinct ways to call a function with these forms.

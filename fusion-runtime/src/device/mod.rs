@@ -12,6 +12,8 @@ use fusion_compiler::ir::plan::{Limits, Target};
 
 use crate::error::{Error, Result};
 use crate::kernel::{Launch, ScalarValue};
+pub use crate::launch::DeviceFacts;
+use crate::launch::LaunchConfig;
 
 pub(crate) mod cpu;
 #[cfg(feature = "wgpu")]
@@ -19,34 +21,6 @@ mod wgpu;
 
 #[cfg(feature = "cuda")]
 mod cuda;
-
-/// Properties of a device that launches and the choice of variants depend on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeviceFacts {
-    /// Threads of a warp, which run in lockstep; 1 on the CPU.
-    pub warp_size: u32,
-    /// Maximum number of threads per block.
-    pub block_threads_max: u32,
-    /// Maximum number of resident threads per multiprocessor.
-    pub multiprocessor_threads_max: u32,
-    /// Number of multiprocessors, or of cores on the CPU.
-    pub multiprocessors: u32,
-    /// Maximum number of blocks of a launch, along one dimension.
-    pub grid_max: u32,
-    /// Maximum number of buffers that a kernel can bind.
-    pub buffers_max: u32,
-    /// Maximum number of bytes of one buffer that a kernel can bind.
-    pub binding_bytes_max: u64,
-    /// Maximum size of one buffer, in bytes.
-    pub buffer_bytes_max: u64,
-    /// Maximum shared memory per block, in bytes.
-    pub block_shared_bytes_max: u32,
-    /// Threads of a subgroup, if kernels can use subgroups and all have one size; else 0.
-    pub subgroup_size: u32,
-    /// Maximum number of blocks per cluster, which reach each other's shared memory; 1 on a device without
-    /// clusters.
-    pub cluster_blocks_max: u32,
-}
 
 /// A part of a tensor's memory, bound to a launch.
 #[derive(Clone, Copy)]
@@ -167,6 +141,13 @@ impl Memory {
             #[cfg(feature = "cuda")]
             Memory::Cuda(_) => false,
         }
+    }
+}
+
+impl LaunchConfig {
+    /// Returns the configuration of `new` for the facts that a device reports.
+    pub fn detect(device: &Device, elements: u64, grain: u32) -> LaunchConfig {
+        LaunchConfig::new(device.facts(), elements, grain)
     }
 }
 

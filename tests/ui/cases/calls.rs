@@ -32,6 +32,9 @@ fuse! {
     pub fn inverse(x: f32[N]) -> f32[N] { x.asinh() }
     pub fn arrow(x: f32[N]) -> f32[N] { exp(N -> M) + x }
     pub fn range(x: f32[N]) -> f32[N] { exp(0..N) + x }
+    pub fn affine(x: f32[N, C], g: f32[C], b: f32[C]) -> f32[N, C] { batch_norm(x, N, g, b) }
+    pub fn biased(x: f32[N, C]) -> f32[N] { std(x, C, false) }
+    pub fn last(x: f32[N, C]) -> f32[N] { at(x, C, -1) }
 }
 
 fn main() {}

@@ -9,10 +9,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::launch::Coalescing;
-
 /// Alignment of every block: cache lines come in pairs, and no vector is wider than a pair.
-const ALIGN: usize = Coalescing::Advanced.bytes();
+const ALIGN: usize = 128;
 /// Bytes of the smallest blocks with large pages. Large blocks agree in their offset modulo `LARGE_ALIGN`.
 ///
 /// The first-level cache of a Zen distinguishes lines by a hash of pairs of address bits: 12 with 27, 13 with
