@@ -122,6 +122,14 @@ impl Accumulator {
         })
     }
 
+    /// A result of some elements in the type of what is kept.
+    pub(super) fn widened(self, b: &mut Builder<'_>, result: Value) -> Value {
+        match self {
+            Accumulator::WideSum => b.cast(result, DType::F64),
+            Accumulator::Plain(_) | Accumulator::CompensatedSum(_) => result,
+        }
+    }
+
     /// Combines the values of two ranges of elements.
     fn merged(self, b: &mut Builder<'_>, left: &[Value], right: &[Value]) -> Vec<Value> {
         match (self, left, right) {

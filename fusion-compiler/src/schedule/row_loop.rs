@@ -213,7 +213,11 @@ impl RowLoop<'_> {
     fn sums(&self) -> Sums {
         match self.along {
             ThreadMapping::Team { .. } => Sums::Compensated,
-            ThreadMapping::Vector => Sums::of(&product(self.outer())),
+            // A sum of many vector loops rounds off more than a second `f32` keeps.
+            ThreadMapping::Vector => match Sums::of(&product(self.outer())) {
+                Sums::Plain => Sums::Plain,
+                Sums::Compensated | Sums::Wide => Sums::Wide,
+            },
         }
     }
 
@@ -452,11 +456,12 @@ impl RowLoop<'_> {
                 let accumulators = self.pass.accumulators(self.work);
                 let mut made = self.pass.identity(self.work, &mut body.top(), (Lanes::ONE, Lanes::ONE));
                 let mut first = 0;
-                for (by, fold) in accumulators.iter().zip(&folds) {
-                    made[first] = fold.out[0];
+                let outs: Vec<Value> = folds.iter().map(|fold| fold.out[0]).collect();
+                let mut stmts = vec![Stmt::Vector { len, body: visit.body.clone(), folds }];
+                for (by, out) in accumulators.iter().zip(outs) {
+                    made[first] = by.widened(&mut body.writer(&mut stmts), out);
                     first += by.count();
                 }
-                let mut stmts = vec![Stmt::Vector { len, body: visit.body.clone(), folds }];
                 let all = combined(&mut body.writer(&mut stmts), &accumulators, starts, &made);
                 (stmts, all)
             }
