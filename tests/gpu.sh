@@ -7,7 +7,7 @@
 #                                 if it has one, else on the simulated GPU
 #
 # The programs leave wgpu out, which would be most of their size. The programs run on x86-64 Linux with a C
-# library no older than this machine's, and use the `libcuda.so.1` of their machine instead of the simulator.
+# library no older than this machine's, and load the `libcuda.so.1` of their machine.
 # FUSION_PROFILE names a profile of cargo other than `release`.
 
 set -euo pipefail
@@ -51,8 +51,6 @@ build() {
     mkdir -p "$out"/benches/{compare,ptx,results}
     cp benches/compare/{run,peers}.py "$out/benches/compare"
     cp benches/ptx/triton_kernels.py "$out/benches/ptx"
-    # Linking needs the simulator's library.
-    source tests/cuda-sim/env.sh >/dev/null
     for suite in "${suites[@]}"; do
         read -r profile packages flags <<<"$suite"
         # shellcheck disable=SC2086 # Words of a command.
@@ -60,7 +58,7 @@ build() {
             --package ${packages//,/ --package } $flags --message-format json | programs |
             while read -r name program; do strip -o "$out/bin/$name" "$program"; done
     done
-    for program in "$out"/bin/*; do no_simulator "$program" || return; done
+    for program in "$out"/bin/*; do is_portable "$program" || return; done
 }
 
 # Packs the programs: kernels are text, which compresses well.
@@ -80,17 +78,10 @@ made_here() {
     [[ -d $1 ]] && { [[ -z $(ls -A "$1") ]] || [[ $(head -n 2 "$1/run.sh" 2>/dev/null) == "$(head -n 2 tests/gpu-run.sh)" ]]; }
 }
 
-# Checks that the loader of another machine finds the driver by itself: the program names no library path, and
-# does not find the simulator here.
-no_simulator() {
-    local found
-    if readelf --dynamic "$1" | grep -E '\((RPATH|RUNPATH)\)'; then
-        echo "$1 says where its libraries are" >&2 && return 1
-    fi
-    if ! readelf --dynamic "$1" | grep -qF 'libcuda.so.1'; then return; fi
-    found=$(env -u LD_LIBRARY_PATH ldd "$1" | sed -n 's/^[[:space:]]*libcuda\.so\.1 => \(\/[^ ]*\).*/\1/p')
-    if [[ -n $found ]] && cuda_is_simulator "$found"; then
-        echo "$1 finds the simulator at $found" >&2 && return 1
+# Checks that a program names no library path and no CUDA driver, which it looks for when it runs.
+is_portable() {
+    if readelf --dynamic "$1" | grep -E '\((RPATH|RUNPATH)\)|libcuda'; then
+        echo "$1 is bound to libraries of this machine" >&2 && return 1
     fi
 }
 
@@ -99,7 +90,7 @@ run() {
     source tests/cuda-sim/env.sh
     out=$cuda_sim_target/gpu
     # The traffic suite reads the simulator's report.
-    if [[ :${LD_LIBRARY_PATH:-}: == *:"$CUDA_LIBRARY_PATH/run":* ]]; then
+    if [[ -n ${FUSION_CUDA_DRIVER:-} ]]; then
         suites+=("$profile $featured --test traffic")
     fi
     if (($# > 0)); then choose "$@"; fi

@@ -39,8 +39,6 @@ prepare() {
     export FUSION_REQUIRE_WGPU=1 FUSION_REQUIRE_PTXAS=1 FUSION_PTXAS=$tools/ptxas
     # A snapshot that differs is a failure, and no file is written.
     export INSTA_UPDATE=no
-    # Linking needs this library, but no device.
-    export CUDA_LIBRARY_PATH=$target/cuda-sim
 }
 
 # The builds are those of `everything`, so that each run reuses the other's.
@@ -81,6 +79,7 @@ everything() {
     step "example digits" run_digits
     step "dump of the kernels" dump_kernels
     step "tests, no default features, with cuda" run_tests_without_wgpu
+    step "cust" run_cust
     step "programs for a machine with a GPU" env FUSION_PROFILE=test bash tests/gpu.sh run tensor gpu
     report
 }
@@ -196,7 +195,7 @@ run_tests() {
     return "$code"
 }
 
-# Runs a command with the simulator in the loader's path.
+# Runs a command with the simulated driver, where there is no GPU.
 with_simulator() {
     source tests/cuda-sim/env.sh >/dev/null && "$@"
 }
@@ -219,6 +218,22 @@ example_without_cuda() {
     CUDA_SIM_DEVICES=0 CUDA_VISIBLE_DEVICES='' example "$@"
 }
 
+# Runs an example, where the driver's library is missing. A driver of the machine cannot be hidden otherwise.
+example_without_driver() {
+    FUSION_CUDA_DRIVER=libcuda-missing.so.1 "$target/debug/examples/$1" "${@:2}"
+}
+
+# Tests the feature `cust`, whose programs link the driver: the simulated one where there is no GPU.
+run_cust() {
+    source tests/cuda-sim/env.sh >/dev/null && cuda_sim_build || return
+    export CUDA_LIBRARY_PATH=$target/cuda-sim
+    if [[ -n ${FUSION_CUDA_DRIVER:-} ]]; then export LD_LIBRARY_PATH=$target/cuda-sim/run; fi
+    local packages=(--package fusion-runtime --package fusion-examples --no-default-features --features cust)
+    cargo clippy --quiet "${packages[@]}" --all-targets -- -D warnings &&
+        cargo test --quiet --package fusion-runtime --no-default-features --features cust --lib cuda &&
+        cargo run --quiet --package fusion-examples --no-default-features --features cust --example cust
+}
+
 # Checks the reports of the layers and their pictures.
 run_explain() {
     local folder=$target/explain
@@ -228,7 +243,7 @@ run_explain() {
 }
 
 run_quickstart() {
-    example quickstart 1000003 && example_without_cuda quickstart
+    example quickstart 1000003 && example_without_cuda quickstart && example_without_driver quickstart 1000
 }
 
 run_tonemap() {

@@ -325,6 +325,12 @@ pub enum Error {
         /// The shape.
         shape: Shape,
     },
+    /// The driver's library is missing, or too old.
+    #[error("no CUDA device: {why}; `Device::cpu()` always works")]
+    NoDriver {
+        /// The missing library or function, and the remedy.
+        why: String,
+    },
     /// The machine has no such device.
     #[error("no {kind} device: {why}; `Device::cpu()` always works")]
     NoDevice {

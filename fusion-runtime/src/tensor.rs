@@ -280,9 +280,8 @@ impl<T: Element> Tensor<T> {
         if bytes as u64 > buffer.size() {
             return Err(Error::Shape { elements: buffer.size() as usize / size_of::<T>(), shape });
         }
-        let memory = Arc::new(device.0.adopt(buffer)?);
-        let device = device.clone();
-        Ok(Tensor::wrap(RawTensor { memory, device, offset: 0, len, shape, dtype: T::DTYPE, lease: None }))
+        let memory = device.0.adopt(buffer)?;
+        Ok(Tensor::wrap(RawTensor::of_memory(device, memory, T::DTYPE, (shape, len))))
     }
 
     /// Waits for the elements and copies them to the host, in row-major order.
@@ -425,6 +424,12 @@ impl<T: Element> Tensor<T> {
         &self.raw
     }
 
+    /// Converts the tensor to the untyped tensor.
+    #[cfg(feature = "cust")]
+    pub(crate) fn into_raw(self) -> RawTensor {
+        self.raw
+    }
+
     /// Returns the untyped tensor for writing. A replacement must have the same element type.
     #[doc(hidden)]
     pub(crate) fn as_raw_mut(&mut self) -> &mut RawTensor {
@@ -462,8 +467,28 @@ impl RawTensor {
     /// Allocates a tensor with unspecified elements.
     pub(crate) fn allocate(device: &Device, dtype: DType, shape: Shape) -> Result<RawTensor> {
         let (len, bytes) = sized(&shape, dtype.size())?;
-        let memory = Arc::new(device.0.allocate(bytes)?);
-        Ok(RawTensor { memory, device: device.clone(), offset: 0, len, shape, dtype, lease: None })
+        let memory = device.0.allocate(bytes)?;
+        Ok(RawTensor::of_memory(device, memory, dtype, (shape, len)))
+    }
+
+    /// Makes a tensor of memory with the elements of a shape, and no other owner.
+    pub(crate) fn of_memory(
+        device: &Device,
+        memory: Memory,
+        dtype: DType,
+        (shape, len): (Shape, usize),
+    ) -> RawTensor {
+        let (memory, device) = (Arc::new(memory), device.clone());
+        RawTensor { memory, device, offset: 0, len, shape, dtype, lease: None }
+    }
+
+    /// Returns the memory, which starts with the first element. The elements are copied if other tensors share the
+    /// memory.
+    #[cfg(feature = "cust")]
+    pub(crate) fn into_memory(self) -> Result<Memory> {
+        let RawTensor { memory, device, offset, len, dtype, .. } = self;
+        let own = if offset == 0 { Arc::try_unwrap(memory) } else { Err(memory) };
+        own.or_else(|shared| device.0.duplicate((&shared, offset), len * dtype.size()))
     }
 
     /// Returns the element type.

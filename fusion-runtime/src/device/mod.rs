@@ -75,6 +75,12 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
         Err(Error::Unsupported { device: self.name().into(), what: "a buffer of wgpu".into() })
     }
 
+    /// Takes over an allocation of the CUDA driver as memory, without a copy.
+    #[cfg(feature = "cust")]
+    fn adopt_cuda(&self, _address: u64, _bytes: usize) -> Result<Memory> {
+        Err(Error::Unsupported { device: self.name().into(), what: "a buffer of cust".into() })
+    }
+
     /// Copies host bytes into memory. Up to three bytes after them may change.
     fn write(&self, memory: &Memory, offset: usize, bytes: &[u8]) -> Result<()>;
 
@@ -204,12 +210,13 @@ impl Device {
 
     /// Returns the NVIDIA GPU of this ordinal, through CUDA.
     ///
-    /// A program built with the feature `cuda` links to `libcuda.so.1`. Without an installed driver the
-    /// loader does not start such a program, so this call cannot report the missing library. The README
-    /// describes the remedy.
+    /// The first call looks for the driver: the library that the environment variable `FUSION_CUDA_DRIVER` names, else
+    /// `libcuda.so.1` (`nvcuda.dll` on Windows). A program with the feature `cuda` needs no driver to be built or to
+    /// start.
     ///
     /// # Errors
-    /// `Error::NoDevice` if there is no such GPU, the driver does not start, or the feature `cuda` is off.
+    /// `Error::NoDriver` if the driver is missing or too old; `Error::NoDevice` if there is no such GPU, the driver
+    /// does not start, or the feature `cuda` is off.
     pub fn cuda(ordinal: usize) -> Result<Device> {
         #[cfg(feature = "cuda")]
         {

@@ -1,71 +1,115 @@
 //! The functions of the CUDA driver that this device calls, and the meaning of their results.
 //!
-//! Invariant: results are plain numbers. `cust::sys` declares results as a closed Rust enum of CUDA 11.4, so
-//! a result of a newer driver would be undefined behaviour there. The types of handles come from `cust::sys`.
+//! The driver's library is found when the first device is opened, so a program starts without it.
+//!
+//! Invariant: results are plain numbers, since a newer driver may return numbers that no enum lists.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, OsString, c_char, c_void};
 use std::fmt;
 use std::sync::OnceLock;
 
-pub(super) use cust::sys::{CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUmodule, CUstream};
+use libloading::Library;
 
-// cust links the library.
-#[allow(missing_docs, reason = "the driver's own functions, documented by NVIDIA")]
-unsafe extern "C" {
-    pub(super) fn cuInit(flags: u32) -> i32;
-    pub(super) fn cuDriverGetVersion(version: *mut i32) -> i32;
-    pub(super) fn cuDeviceGetCount(count: *mut i32) -> i32;
-    pub(super) fn cuDeviceGet(device: *mut CUdevice, ordinal: i32) -> i32;
-    pub(super) fn cuDeviceGetName(name: *mut c_char, len: i32, device: CUdevice) -> i32;
-    pub(super) fn cuDeviceGetAttribute(value: *mut i32, attribute: i32, device: CUdevice) -> i32;
-    pub(super) fn cuDeviceTotalMem_v2(bytes: *mut usize, device: CUdevice) -> i32;
-    pub(super) fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice) -> i32;
-    pub(super) fn cuDevicePrimaryCtxRelease_v2(device: CUdevice) -> i32;
-    pub(super) fn cuCtxGetCurrent(context: *mut CUcontext) -> i32;
-    pub(super) fn cuCtxSetCurrent(context: CUcontext) -> i32;
-    pub(super) fn cuCtxGetDevice(device: *mut CUdevice) -> i32;
-    pub(super) fn cuStreamSynchronize(stream: CUstream) -> i32;
-    pub(super) fn cuEventCreate(event: *mut CUevent, flags: u32) -> i32;
-    pub(super) fn cuEventRecord(event: CUevent, stream: CUstream) -> i32;
-    pub(super) fn cuEventSynchronize(event: CUevent) -> i32;
-    pub(super) fn cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent) -> i32;
-    pub(super) fn cuEventDestroy_v2(event: CUevent) -> i32;
-    pub(super) fn cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize) -> i32;
-    pub(super) fn cuMemFree_v2(address: CUdeviceptr) -> i32;
-    pub(super) fn cuMemcpyHtoDAsync_v2(
-        to: CUdeviceptr,
-        from: *const c_void,
-        bytes: usize,
-        stream: CUstream,
-    ) -> i32;
-    pub(super) fn cuMemcpyDtoHAsync_v2(
-        to: *mut c_void,
-        from: CUdeviceptr,
-        bytes: usize,
-        stream: CUstream,
-    ) -> i32;
-    pub(super) fn cuMemcpyDtoDAsync_v2(
-        to: CUdeviceptr,
-        from: CUdeviceptr,
-        bytes: usize,
-        stream: CUstream,
-    ) -> i32;
-    pub(super) fn cuModuleLoadDataEx(
+use crate::error::Error;
+
+macro_rules! handles {
+    ($($handle:ident = $opaque:ident;)*) => { $(
+        /// State behind the handle, which only the driver knows.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(C)]
+        pub(super) struct $opaque([u8; 0]);
+
+        pub(super) type $handle = *mut $opaque;
+    )* };
+}
+
+handles! {
+    CUcontext = ContextState;
+    CUevent = EventState;
+    CUfunction = FunctionState;
+    CUmodule = ModuleState;
+    CUstream = StreamState;
+}
+
+pub(super) type CUdevice = i32;
+pub(super) type CUdeviceptr = u64;
+
+/// Declares functions of the driver: a table of their addresses, and a function for each that calls it.
+macro_rules! functions {
+    ($($(#[$when:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?);)*) => {
+        /// Addresses of the functions, by name.
+        #[allow(non_snake_case, reason = "the driver's own names")]
+        struct Functions {
+            $($(#[$when])* $name: unsafe extern "C" fn($($ty),*) -> i32,)*
+            launch_kernel_ex: Option<LaunchKernelEx>,
+        }
+
+        impl Functions {
+            /// Finds all functions in the driver's library, or returns the name of the first that it lacks.
+            fn of(library: &Library) -> Result<Functions, &'static str> {
+                Ok(Functions {
+                    $($(#[$when])* $name: {
+                        // SAFETY: the driver's function of this name has this type.
+                        let found = unsafe { library.get(concat!(stringify!($name), "\0").as_bytes()) };
+                        *found.map_err(|_| stringify!($name))?
+                    },)*
+                    // SAFETY: the driver's function of this name has this type.
+                    launch_kernel_ex: unsafe { library.get(b"cuLaunchKernelEx\0") }.ok().map(|found| *found),
+                })
+            }
+        }
+
+        $(
+            $(#[$when])*
+            /// Calls the driver's function of this name, which NVIDIA documents.
+            #[allow(non_snake_case, reason = "the driver's own name")]
+            pub(super) unsafe fn $name($($arg: $ty),*) -> i32 {
+                // SAFETY: the caller keeps the conditions that NVIDIA documents.
+                unsafe { (functions().$name)($($arg),*) }
+            }
+        )*
+    };
+}
+
+functions! {
+    fn cuInit(flags: u32);
+    fn cuDriverGetVersion(version: *mut i32);
+    fn cuDeviceGetCount(count: *mut i32);
+    fn cuDeviceGet(device: *mut CUdevice, ordinal: i32);
+    fn cuDeviceGetName(name: *mut c_char, len: i32, device: CUdevice);
+    fn cuDeviceGetAttribute(value: *mut i32, attribute: i32, device: CUdevice);
+    fn cuDeviceTotalMem_v2(bytes: *mut usize, device: CUdevice);
+    fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice);
+    fn cuDevicePrimaryCtxRelease_v2(device: CUdevice);
+    fn cuCtxGetCurrent(context: *mut CUcontext);
+    fn cuCtxSetCurrent(context: CUcontext);
+    #[cfg(feature = "cust")]
+    fn cuCtxGetDevice(device: *mut CUdevice);
+    fn cuStreamCreateWithPriority(stream: *mut CUstream, flags: u32, priority: i32);
+    fn cuStreamDestroy_v2(stream: CUstream);
+    fn cuStreamSynchronize(stream: CUstream);
+    fn cuEventCreate(event: *mut CUevent, flags: u32);
+    fn cuEventRecord(event: CUevent, stream: CUstream);
+    fn cuEventSynchronize(event: CUevent);
+    fn cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent);
+    fn cuEventDestroy_v2(event: CUevent);
+    fn cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize);
+    fn cuMemFree_v2(address: CUdeviceptr);
+    fn cuMemcpyHtoDAsync_v2(to: CUdeviceptr, from: *const c_void, bytes: usize, stream: CUstream);
+    fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: CUdeviceptr, bytes: usize, stream: CUstream);
+    fn cuMemcpyDtoDAsync_v2(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream);
+    fn cuModuleLoadDataEx(
         module: *mut CUmodule,
         image: *const c_void,
         options_len: u32,
         options: *mut u32,
         values: *mut *mut c_void,
-    ) -> i32;
-    pub(super) fn cuModuleGetFunction(
-        function: *mut CUfunction,
-        module: CUmodule,
-        name: *const c_char,
-    ) -> i32;
-    pub(super) fn cuModuleUnload(module: CUmodule) -> i32;
-    pub(super) fn cuFuncGetAttribute(value: *mut i32, attribute: i32, function: CUfunction) -> i32;
-    pub(super) fn cuFuncSetAttribute(function: CUfunction, attribute: i32, value: i32) -> i32;
-    pub(super) fn cuLaunchKernel(
+    );
+    fn cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char);
+    fn cuModuleUnload(module: CUmodule);
+    fn cuFuncGetAttribute(value: *mut i32, attribute: i32, function: CUfunction);
+    fn cuFuncSetAttribute(function: CUfunction, attribute: i32, value: i32);
+    fn cuLaunchKernel(
         function: CUfunction,
         grid_x: u32,
         grid_y: u32,
@@ -77,9 +121,69 @@ unsafe extern "C" {
         stream: CUstream,
         params: *mut *mut c_void,
         extra: *mut *mut c_void,
-    ) -> i32;
-    fn cuGetErrorName(code: i32, text: *mut *const c_char) -> i32;
-    fn cuGetErrorString(code: i32, text: *mut *const c_char) -> i32;
+    );
+    fn cuGetErrorName(code: i32, text: *mut *const c_char);
+    fn cuGetErrorString(code: i32, text: *mut *const c_char);
+}
+
+/// Environment variable with the path of the driver's library, for drivers where the loader does not look.
+const DRIVER_PATH: &str = "FUSION_CUDA_DRIVER";
+
+/// Names under which the loader finds the driver's library.
+#[cfg(windows)]
+const NAMES: &[&str] = &["nvcuda.dll"];
+#[cfg(not(windows))]
+const NAMES: &[&str] = &["libcuda.so.1", "libcuda.so", "/usr/lib/wsl/lib/libcuda.so.1"];
+
+static FUNCTIONS: OnceLock<Result<Functions, Error>> = OnceLock::new();
+
+/// Finds the driver's library and its functions, once for the process.
+///
+/// # Errors
+/// `Error::NoDriver` if the library or one of its functions is missing.
+pub(super) fn load() -> Result<(), Error> {
+    let loaded = FUNCTIONS.get_or_init(|| {
+        let asked = std::env::var_os(DRIVER_PATH).filter(|path| !path.is_empty());
+        let names: Vec<OsString> =
+            asked.map_or_else(|| NAMES.iter().map(OsString::from).collect(), |path| vec![path]);
+        find(&names)
+    });
+    loaded.as_ref().map(|_| ()).map_err(Clone::clone)
+}
+
+fn find(names: &[OsString]) -> Result<Functions, Error> {
+    let mut why = None;
+    for name in names {
+        let library = name.to_string_lossy().into_owned();
+        // SAFETY: the driver's library may be loaded at any time, and its initialisers have no conditions.
+        match unsafe { Library::new(name) } {
+            Ok(found) => {
+                let functions = Functions::of(&found).map_err(|lacks| Error::NoDriver {
+                    why: format!("`{library}` lacks {lacks}: install a newer NVIDIA driver"),
+                });
+                // The functions are valid as long as the library is loaded: until the process ends.
+                std::mem::forget(found);
+                return functions;
+            }
+            Err(error) => {
+                // The first name is the usual one, so its error says most.
+                why.get_or_insert_with(|| format!("`{library}` cannot be loaded ({error})"));
+            }
+        }
+    }
+    let why = why.unwrap_or_default();
+    Err(Error::NoDriver {
+        why: format!(
+            "{why}: install the driver of the GPU, or name its library in the environment variable {DRIVER_PATH}"
+        ),
+    })
+}
+
+fn functions() -> &'static Functions {
+    match FUNCTIONS.get() {
+        Some(Ok(functions)) => functions,
+        Some(Err(_)) | None => unreachable!("a device is opened only with the driver's functions"),
+    }
 }
 
 /// Attributes of a device, by their numbers in the driver's API.
@@ -143,20 +247,9 @@ pub(super) type LaunchKernelEx = unsafe extern "C" fn(
     extra: *mut *mut c_void,
 ) -> i32;
 
-/// Returns the driver's function that launches clusters, if the driver has it.
-///
-/// Drivers before CUDA 11.8 lack the function. A program linked with it would not start on such a driver.
+/// Returns the driver's function that launches clusters. Drivers before CUDA 11.8 lack the function.
 pub(super) fn launch_kernel_ex() -> Option<LaunchKernelEx> {
-    static FOUND: OnceLock<Option<LaunchKernelEx>> = OnceLock::new();
-    #[cfg(unix)]
-    let loaded = || Some(libloading::os::unix::Library::this());
-    #[cfg(windows)]
-    let loaded = || libloading::os::windows::Library::open_already_loaded("nvcuda.dll").ok();
-    *FOUND.get_or_init(|| {
-        // SAFETY: the driver's function of this name has this type. The program links the driver, so it stays
-        // loaded.
-        loaded().and_then(|library| unsafe { library.get(b"cuLaunchKernelEx\0") }.ok().map(|symbol| *symbol))
-    })
+    functions().launch_kernel_ex
 }
 
 /// `CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES`.
@@ -212,7 +305,7 @@ pub(super) fn check(code: i32) -> Result<(), Failure> {
     if code == 0 { Ok(()) } else { Err(Failure(code)) }
 }
 
-fn text(describe: unsafe extern "C" fn(i32, *mut *const c_char) -> i32, code: i32) -> Option<String> {
+fn text(describe: unsafe fn(i32, *mut *const c_char) -> i32, code: i32) -> Option<String> {
     let mut text = std::ptr::null();
     // SAFETY: the driver writes null, or a pointer to a static string that it never frees.
     unsafe {
@@ -232,10 +325,11 @@ unsafe impl<T> Sync for Handle<T> {}
 
 /// A guard that makes a context current on the thread.
 ///
-/// Dropping the guard restores the previous context: the thread may belong to an application with contexts of
-/// its own.
+/// Dropping the guard restores the previous context, or that there was none: the thread may belong to an application
+/// with contexts of its own.
 pub(super) struct Current {
-    previous: CUcontext,
+    /// Context to restore: null if none was current. None if the context was current before.
+    previous: Option<CUcontext>,
 }
 
 impl Current {
@@ -245,21 +339,27 @@ impl Current {
         unsafe {
             check(cuCtxGetCurrent(&raw mut previous))?;
             if previous == context {
-                return Ok(Current { previous: std::ptr::null_mut() });
+                return Ok(Current { previous: None });
             }
             check(cuCtxSetCurrent(context))?;
         }
-        Ok(Current { previous })
+        Ok(Current { previous: Some(previous) })
+    }
+
+    /// Leaves the context current where none was before.
+    pub(super) fn unless_none(mut self) -> Current {
+        self.previous = self.previous.filter(|previous| !previous.is_null());
+        self
     }
 }
 
 impl Drop for Current {
     fn drop(&mut self) {
-        if !self.previous.is_null() {
+        if let Some(previous) = self.previous {
             // SAFETY: the previous context was current on this thread, since the guard is not `Send`. If the
             // context no longer exists, the driver refuses the call, and no caller is left to receive the
             // failure.
-            unsafe { cuCtxSetCurrent(self.previous) };
+            unsafe { cuCtxSetCurrent(previous) };
         }
     }
 }
@@ -269,7 +369,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_missing_library_is_an_error_that_says_how_to_get_it() {
+        let error = find(&["libcuda-of-nobody.so.1".into()]).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("`libcuda-of-nobody.so.1` cannot be loaded"), "{error}");
+        assert!(error.contains("install the driver"), "{error}");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_library_without_the_functions_is_an_error_that_names_the_first() {
+        let error = find(&["libm.so.6".into()]).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("`libm.so.6` lacks cuInit: install a newer NVIDIA driver"), "{error}");
+    }
+
+    #[test]
     fn failures_name_themselves() {
+        if load().is_err() {
+            return;
+        }
         // The real driver and the simulated one know this code.
         assert!(Failure::NO_DEVICE.to_string().starts_with("CUDA_ERROR_NO_DEVICE (100): "));
         // No driver knows this code.

@@ -17,6 +17,20 @@ pub(crate) struct CudaMemory {
     address: CUdeviceptr,
     /// Size of the block, in bytes.
     class: usize,
+    owner: Owner,
+}
+
+/// Destination of a block when its last owner drops it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    /// The pool.
+    Pool,
+    /// The driver, which frees the block.
+    #[cfg(feature = "cust")]
+    Driver,
+    /// An application, which frees the block itself.
+    #[cfg(feature = "cust")]
+    Application,
 }
 
 impl CudaMemory {
@@ -24,6 +38,19 @@ impl CudaMemory {
     pub(super) fn address(&self, offset: usize) -> CUdeviceptr {
         debug_assert!(offset <= self.class);
         self.address + offset as u64
+    }
+
+    /// Takes over an allocation of an application.
+    #[cfg(feature = "cust")]
+    pub(super) fn adopted(device: &Arc<Shared>, address: CUdeviceptr, bytes: usize) -> CudaMemory {
+        CudaMemory { device: Arc::clone(device), address, class: bytes, owner: Owner::Driver }
+    }
+
+    /// Hands the block to the application, which frees it.
+    #[cfg(feature = "cust")]
+    pub(super) fn into_address(mut self) -> CUdeviceptr {
+        self.owner = Owner::Application;
+        self.address
     }
 
     /// Moves the start of the block `bytes` bytes back, to addresses without memory.
@@ -51,7 +78,7 @@ pub(super) fn allocate(device: &Arc<Shared>, bytes: usize) -> Result<CudaMemory>
     let class = size_class(bytes).ok_or_else(out_of_memory)?;
     let kept = device.pool.lock().unwrap_or_else(PoisonError::into_inner).take(class);
     match kept.map_or_else(|| with_room(device, || fresh(class)), Ok) {
-        Ok(address) => Ok(CudaMemory { device: Arc::clone(device), address, class }),
+        Ok(address) => Ok(CudaMemory { device: Arc::clone(device), address, class, owner: Owner::Pool }),
         Err(Failure::OUT_OF_MEMORY) => Err(out_of_memory()),
         Err(failure) => device.told("cuMemAlloc", Err(failure)),
     }
@@ -91,7 +118,24 @@ fn trim(device: &Shared) -> Result<(), Failure> {
 
 impl Drop for CudaMemory {
     fn drop(&mut self) {
-        self.device.pool.lock().unwrap_or_else(PoisonError::into_inner).give(self.class, self.address);
+        match self.owner {
+            Owner::Pool => {
+                self.device
+                    .pool
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .give(self.class, self.address);
+            }
+            #[cfg(feature = "cust")]
+            Owner::Driver => {
+                let Ok(_current) = self.device.enter() else { return };
+                // SAFETY: the block has no other owner, and the driver waits for work that uses it. No caller is left
+                // to receive a failure.
+                unsafe { cuMemFree_v2(self.address) };
+            }
+            #[cfg(feature = "cust")]
+            Owner::Application => {}
+        }
     }
 }
 

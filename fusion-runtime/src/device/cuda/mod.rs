@@ -1,9 +1,11 @@
-//! The CUDA device: NVIDIA GPUs through the CUDA driver and `cust`.
+//! The CUDA device: NVIDIA GPUs through the CUDA driver.
 //!
 //! Invariant: all work goes to one stream and runs in the order of the calls, so freed memory may be reused
 //! at once. Every method first makes the device's context current on the calling thread. After a failure has
 //! destroyed the context, every later call reports the failure.
 
+#[cfg(feature = "cust")]
+mod cust;
 mod driver;
 mod memory;
 mod module;
@@ -21,8 +23,6 @@ use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use cust::context::Context;
-use cust::stream::Stream;
 use fusion_compiler::ir::plan::{Code, Target};
 use smallvec::SmallVec;
 
@@ -30,11 +30,13 @@ pub(crate) use self::memory::CudaMemory;
 pub(crate) use self::open::open;
 
 use self::driver::{
-    CUevent, CUstream, Current, EVENT_DISABLE_TIMING, Failure, Handle, LaunchAttribute, LaunchConfigEx,
-    check, cuEventCreate, cuEventDestroy_v2, cuEventRecord, cuEventSynchronize, cuLaunchKernel, cuMemFree_v2,
-    cuMemcpyDtoDAsync_v2, cuMemcpyDtoHAsync_v2, cuMemcpyHtoDAsync_v2, cuStreamSynchronize, launch_kernel_ex,
+    CUevent, CUstream, Current, EVENT_DISABLE_TIMING, EventState, Failure, Handle, LaunchAttribute,
+    LaunchConfigEx, check, cuEventCreate, cuEventDestroy_v2, cuEventRecord, cuEventSynchronize,
+    cuLaunchKernel, cuMemFree_v2, cuMemcpyDtoDAsync_v2, cuMemcpyDtoHAsync_v2, cuMemcpyHtoDAsync_v2,
+    cuStreamSynchronize, launch_kernel_ex,
 };
 use self::module::{Kernel, Kernels, LoadError};
+use self::open::Owned;
 use self::params::Values;
 use self::pool::Pool;
 use super::{Backend, Call, DeviceFacts, Memory, Region};
@@ -46,8 +48,7 @@ use crate::launch::LaunchConfig;
 #[derive(Debug)]
 pub(super) struct Cuda(Arc<Shared>);
 
-/// State that a device and its memory share. The fields are dropped in this order: the stream before its
-/// context.
+/// State that a device and its memory share.
 struct Shared {
     name: String,
     facts: DeviceFacts,
@@ -58,21 +59,20 @@ struct Shared {
     /// Name of the kernel launched last.
     last: Mutex<Option<Cow<'static, str>>>,
     /// Events that no call waits for.
-    events: Mutex<Vec<Handle<cust::sys::CUevent_st>>>,
-    stream: Arc<Stream>,
-    context: Context,
+    events: Mutex<Vec<Handle<EventState>>>,
+    owned: Owned,
 }
 
 impl Shared {
     fn enter(&self) -> Result<Current> {
         match self.lost.get() {
             Some(error) => Err(error.clone()),
-            None => self.told("cuCtxSetCurrent", Current::enter(self.context.as_raw())),
+            None => self.told("cuCtxSetCurrent", self.owned.enter()),
         }
     }
 
     fn stream(&self) -> CUstream {
-        self.stream.as_inner()
+        self.owned.stream.0
     }
 
     fn told<T>(&self, call: &'static str, answer: Result<T, Failure>) -> Result<T> {
@@ -123,7 +123,7 @@ impl Shared {
         self.told(if queued.is_err() { call } else { "cuEventSynchronize" }, waited)
     }
 
-    fn event(&self) -> Result<Handle<cust::sys::CUevent_st>> {
+    fn event(&self) -> Result<Handle<EventState>> {
         if let Some(event) = self.events.lock().unwrap_or_else(PoisonError::into_inner).pop() {
             return Ok(event);
         }
@@ -253,6 +253,11 @@ impl Backend for Cuda {
         memory::allocate(&self.0, bytes).map(Memory::Cuda)
     }
 
+    #[cfg(feature = "cust")]
+    fn adopt_cuda(&self, address: u64, bytes: usize) -> Result<Memory> {
+        Ok(Memory::Cuda(CudaMemory::adopted(&self.0, address, bytes)))
+    }
+
     fn write(&self, memory: &Memory, offset: usize, bytes: &[u8]) -> Result<()> {
         let _current = self.0.enter()?;
         let to = cuda(memory).range(offset, bytes.len());
@@ -317,7 +322,7 @@ impl fmt::Debug for Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let Ok(_current) = Current::enter(self.context.as_raw()) else { return };
+        let Ok(_current) = self.owned.enter() else { return };
         // SAFETY: no tensor and no call uses the device any more, nor does the GPU after the wait. No caller
         // is left to receive failures.
         unsafe {

@@ -12,8 +12,9 @@ use fusion_compiler::ir::plan::Text;
 
 use super::driver::{
     CUfunction, CUmodule, FUNCTION_BLOCK_THREADS_MAX, FUNCTION_LAUNCH_SHARED_BYTES_MAX,
-    FUNCTION_SHARED_BYTES, FUNCTION_SHARED_PERCENT, Failure, Handle, check, cuDriverGetVersion,
-    cuFuncGetAttribute, cuFuncSetAttribute, cuModuleGetFunction, cuModuleLoadDataEx, cuModuleUnload,
+    FUNCTION_SHARED_BYTES, FUNCTION_SHARED_PERCENT, Failure, FunctionState, Handle, ModuleState, check,
+    cuDriverGetVersion, cuFuncGetAttribute, cuFuncSetAttribute, cuModuleGetFunction, cuModuleLoadDataEx,
+    cuModuleUnload,
 };
 
 /// Bytes of each of the compiler's two logs. The driver truncates longer logs.
@@ -25,8 +26,8 @@ const LOG_OPTIONS: [u32; 4] = [3, 4, 5, 6];
 /// A loaded kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kernel {
-    module: Handle<cust::sys::CUmod_st>,
-    function: Handle<cust::sys::CUfunc_st>,
+    module: Handle<ModuleState>,
+    function: Handle<FunctionState>,
     /// Maximum number of threads per block that the kernel's registers allow.
     pub(super) block_threads_max: u32,
 }

@@ -4,31 +4,17 @@ use std::ffi::{CStr, c_char};
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use cust::context::Context;
-use cust::stream::{Stream, StreamFlags};
-
 use super::driver::{
-    CUdevice, Current, Failure, attribute, check, cuCtxGetDevice, cuDeviceGet, cuDeviceGetAttribute,
-    cuDeviceGetCount, cuDeviceGetName, cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRetain,
-    cuDeviceTotalMem_v2, cuInit, launch_kernel_ex,
+    self, CUdevice, ContextState, Current, Failure, Handle, StreamState, attribute, check, cuDeviceGet,
+    cuDeviceGetAttribute, cuDeviceGetCount, cuDeviceGetName, cuDevicePrimaryCtxRelease_v2,
+    cuDevicePrimaryCtxRetain, cuDeviceTotalMem_v2, cuInit, cuStreamCreateWithPriority, cuStreamDestroy_v2,
+    launch_kernel_ex,
 };
 use super::module::{Kernels, driver_number};
 use super::pool::Pool;
 use super::{Cuda, Shared};
 use crate::device::{Device, DeviceFacts};
 use crate::error::{Error, Result};
-
-impl Device {
-    /// Wraps the device of an application that uses `cust` itself. Work goes to `stream`, so it is ordered
-    /// with the application's work there.
-    ///
-    /// # Errors
-    /// [`Error::NoDevice`] if the driver refuses a query about the context.
-    pub fn from_cust(context: Context, stream: Arc<Stream>) -> Result<Device> {
-        let device = device_of(&context).map_err(|failure| no_device(failure.to_string()))?;
-        wrap(device, context, stream, |facts| facts)
-    }
-}
 
 /// Opens the GPU of this ordinal, counted after `CUDA_VISIBLE_DEVICES`.
 ///
@@ -39,8 +25,9 @@ pub(crate) fn open(ordinal: usize) -> Result<Device> {
 
 /// Opens a GPU and changes its facts.
 pub(super) fn open_as(ordinal: usize, facts: impl FnOnce(DeviceFacts) -> DeviceFacts) -> Result<Device> {
+    driver::load()?;
     let device = find(ordinal)?;
-    retained(ordinal, device).and_then(|(context, stream)| wrap(device, context, Arc::new(stream), facts))
+    wrap(device, Owned::primary(device)?, facts)
 }
 
 /// Returns the driver's handle of a GPU.
@@ -63,44 +50,94 @@ fn why_none(failure: Failure) -> String {
     }
 }
 
-fn no_device(why: String) -> Error {
+pub(super) fn no_device(why: String) -> Error {
     Error::NoDevice { kind: "CUDA", why }
 }
 
-/// Returns the primary context and a stream of it.
-///
-/// `cust` reads results as an enum of CUDA 11.4, for which a newer code is undefined behaviour. The context
-/// is therefore first retained without `cust`. If that succeeds, retaining it again succeeds too, since it
-/// only counts.
-fn retained(ordinal: usize, device: CUdevice) -> Result<(Context, Stream)> {
-    let mut context = null_mut();
-    // SAFETY: the pointer refers to a local variable.
-    let answer = check(unsafe { cuDevicePrimaryCtxRetain(&raw mut context, device) });
-    answer.map_err(|failure| no_device(format!("its context cannot be made: {failure}")))?;
-    let opened =
-        Current::enter(context).map_err(|failure| no_device(failure.to_string())).and_then(|_current| {
-            let number = u32::try_from(ordinal).unwrap_or(u32::MAX);
-            let context = cust::device::Device::get_device(number).and_then(Context::new);
-            // cust makes blocking streams only: the stream and the default stream wait for each other.
-            let stream = Stream::new(StreamFlags::DEFAULT, None);
-            context.and_then(|context| Ok((context, stream?))).map_err(|error| no_device(error.to_string()))
+/// A context and the stream of it that all work goes to.
+pub(super) struct Owned {
+    pub(super) context: Handle<ContextState>,
+    pub(super) stream: Handle<StreamState>,
+    owner: Owner,
+}
+
+/// Owner of a context and its stream.
+enum Owner {
+    /// This struct, of a stream and one use of the primary context.
+    Primary(CUdevice),
+    /// The application, whose context and stream live as long as this value.
+    #[cfg(feature = "cust")]
+    Application(
+        #[expect(dead_code, reason = "kept alive")] cust::context::Context,
+        #[expect(dead_code, reason = "kept alive")] Arc<cust::stream::Stream>,
+    ),
+}
+
+impl Owned {
+    /// Retains the primary context of a GPU and makes a stream of it.
+    ///
+    /// The stream and the default stream of the context wait for each other.
+    fn primary(device: CUdevice) -> Result<Owned> {
+        let (mut context, mut stream) = (null_mut(), null_mut());
+        // SAFETY: the pointer refers to a local variable.
+        let answer = check(unsafe { cuDevicePrimaryCtxRetain(&raw mut context, device) });
+        answer.map_err(|failure| no_device(format!("its context cannot be made: {failure}")))?;
+        let made = Current::enter(context).and_then(|_current| {
+            // SAFETY: the pointer refers to a local variable.
+            check(unsafe { cuStreamCreateWithPriority(&raw mut stream, 0, 0) })
         });
-    // SAFETY: the context was retained above. If opening succeeded, cust has retained it too.
-    unsafe { cuDevicePrimaryCtxRelease_v2(device) };
-    opened
+        if let Err(failure) = made {
+            // SAFETY: the context was retained above.
+            unsafe { cuDevicePrimaryCtxRelease_v2(device) };
+            return Err(no_device(failure.to_string()));
+        }
+        Ok(Owned { context: Handle(context), stream: Handle(stream), owner: Owner::Primary(device) })
+    }
+
+    /// Makes the context current on the thread, until the guard is dropped.
+    ///
+    /// A primary context stays current where none was, like that of the CUDA runtime API. The context of an
+    /// application does not.
+    pub(super) fn enter(&self) -> Result<Current, Failure> {
+        let current = Current::enter(self.context.0)?;
+        Ok(match self.owner {
+            Owner::Primary(_) => current.unless_none(),
+            #[cfg(feature = "cust")]
+            Owner::Application(..) => current,
+        })
+    }
+
+    /// Keeps the context and the stream of an application.
+    #[cfg(feature = "cust")]
+    pub(super) fn of_application(
+        context: cust::context::Context,
+        stream: Arc<cust::stream::Stream>,
+    ) -> Owned {
+        use cust::context::ContextHandle as _;
+        let (raw, queue) = (context.get_inner().cast(), stream.as_inner().cast());
+        Owned { context: Handle(raw), stream: Handle(queue), owner: Owner::Application(context, stream) }
+    }
 }
 
-fn device_of(context: &Context) -> Result<CUdevice, Failure> {
-    let _current = Current::enter(context.as_raw())?;
-    let mut device = 0;
-    // SAFETY: the pointer refers to a local variable.
-    check(unsafe { cuCtxGetDevice(&raw mut device) }).map(|()| device)
+impl Drop for Owned {
+    fn drop(&mut self) {
+        match self.owner {
+            // SAFETY: both were made by `primary`, and no work uses them any more. No caller is left to receive
+            // a failure.
+            Owner::Primary(device) => unsafe {
+                cuStreamDestroy_v2(self.stream.0);
+                cuDevicePrimaryCtxRelease_v2(device);
+            },
+            #[cfg(feature = "cust")]
+            Owner::Application(..) => {}
+        }
+    }
 }
 
-fn wrap(
+/// Makes a device of a context.
+pub(super) fn wrap(
     device: CUdevice,
-    context: Context,
-    stream: Arc<Stream>,
+    owned: Owned,
     known: impl FnOnce(DeviceFacts) -> DeviceFacts,
 ) -> Result<Device> {
     let described = facts(device).and_then(|facts| Ok((known(facts), name(device)?)));
@@ -113,8 +150,7 @@ fn wrap(
         kernels: Kernels::default(),
         last: Mutex::default(),
         events: Mutex::new(Vec::new()),
-        stream,
-        context,
+        owned,
     };
     Ok(Device(Arc::new(Cuda(Arc::new(shared)))))
 }
@@ -177,11 +213,14 @@ mod tests {
     #[test]
     fn a_gpu_beyond_the_last_is_an_error() {
         let error = open(usize::MAX).unwrap_err();
-        assert!(matches!(error, Error::NoDevice { kind: "CUDA", .. }), "{error}");
+        assert!(matches!(error, Error::NoDevice { kind: "CUDA", .. } | Error::NoDriver { .. }), "{error}");
     }
 
     #[test]
     fn a_missing_gpu_is_told_apart_from_a_broken_driver() {
+        if driver::load().is_err() {
+            return;
+        }
         assert!(why_none(Failure::NO_DEVICE).contains("no NVIDIA GPU"));
         assert!(why_none(Failure(803)).contains("does not start"));
     }

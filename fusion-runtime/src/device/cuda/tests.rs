@@ -1,13 +1,11 @@
 //! Tests of the device on a GPU, real or simulated. On a machine without a GPU, the device reports that.
 
+#[cfg(feature = "cust")]
+mod cust;
 mod failures;
 mod rows;
 mod soak;
 
-use std::sync::Arc;
-
-use cust::context::Context;
-use cust::stream::{Stream, StreamFlags};
 use fusion_compiler::ir::dim::DimExpr;
 use fusion_compiler::ir::kernel::IndexWidth;
 use fusion_compiler::ir::plan::{Code, Space, UniformArg};
@@ -61,8 +59,9 @@ DONE:
 fn gpu() -> Option<Device> {
     match Device::cuda(0) {
         Ok(device) => Some(device),
-        Err(error @ Error::NoDevice { kind: "CUDA", .. }) => {
-            assert!(error.to_string().contains("no NVIDIA GPU"), "{error}");
+        Err(error @ (Error::NoDevice { kind: "CUDA", .. } | Error::NoDriver { .. })) => {
+            let why = error.to_string();
+            assert!(why.contains("no NVIDIA GPU") || why.contains("install the driver"), "{why}");
             assert_ne!(std::env::var("FUSION_REQUIRE_CUDA").as_deref(), Ok("1"), "{error}");
             println!("skipped: {error}");
             None
@@ -174,19 +173,6 @@ fn too_much_memory_is_an_error() {
         assert!(matches!(device.0.allocate(bytes), Err(Error::OutOfMemory { .. })));
     }
     assert_eq!(scale(&device, 3), [0.0, 0.5, 1.0], "the device goes on");
-}
-
-#[test]
-fn an_application_lends_its_context() {
-    if gpu().is_none() {
-        return;
-    }
-    let context = Context::new(cust::device::Device::get_device(0).unwrap()).unwrap();
-    let stream = Arc::new(Stream::new(StreamFlags::DEFAULT, None).unwrap());
-    let device = Device::from_cust(context.clone(), Arc::clone(&stream)).unwrap();
-    assert_eq!(scale(&device, 33)[32], 16.0);
-    drop(device);
-    stream.synchronize().unwrap();
 }
 
 /// A fault destroys every context of the process on that GPU, so the fault happens in a process of its own.

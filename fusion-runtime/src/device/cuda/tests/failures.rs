@@ -4,8 +4,6 @@
 
 use std::process::Command;
 
-use cust::memory::LockedBuffer;
-
 use super::{SCALE, gpu, launch, scale};
 use crate::device::{Call, Device, Region};
 use crate::error::{Error, Result};
@@ -249,12 +247,13 @@ fn what_is_kept_makes_room_for_the_driver() {
 
 /// A failed copy no longer uses host memory, even pinned memory, which the driver reads late.
 #[test]
+#[cfg(feature = "cust")]
 fn copies_that_fail_leave_memory_alone() {
     let failing = "cuEventCreate:1=2,cuEventCreate:2=2,cuEventRecord:1=2,cuEventSynchronize:2=1,cuMemcpyHtoDAsync_v2:4=1";
     if in_child("copies_that_fail_leave_memory_alone", &[("CUDA_SIM_FAIL", failing)]) {
         let device = device();
         let memory = device.0.allocate(16).unwrap();
-        let mut host = LockedBuffer::new(&0_u8, 16).unwrap();
+        let mut host = cust::memory::LockedBuffer::new(&0_u8, 16).unwrap();
         let error = device.0.write(&memory, 0, &[9; 16]).unwrap_err();
         assert!(matches!(error, Error::OutOfMemory { bytes: None, .. }), "{error:?}");
         assert!(error.to_string().contains("for its own needs; drop tensors"), "{error}");
