@@ -13,9 +13,6 @@ fuse! {
     pub(crate) fn refused(p: &mut f32[N], g: f32[N], bad: f32[]) { p = if bad > 0.0 { p } else { p - g }; }
     pub(crate) fn copied(q: &mut f16[N], x: f32[N], ok: f32[]) { q = if ok > 0.0 { x } else { q as f32 }; }
     pub(crate) fn counted_bytes(n: &mut u8[N], ok: f32[]) { n = if ok > 0.0 { n + 3 } else { n }; }
-    pub(crate) fn parted(p: &mut f32[N: ..L], q: &mut f32[N: L..], g: f32[N], ok: bool) {
-        (p, q) = if ok { (p + g, q - g) } else { (p, q) };
-    }
     pub(crate) fn nested(p: &mut f32[N], a: f32[], b: f32[]) {
         p = if a > 0.0 { if b > 0.0 { p + 1.0 } else { p } } else { p };
     }
@@ -114,12 +111,6 @@ fn values_are_those_of_the_condition() {
                 let mut n = Tensor::from_vec(device, bytes(1), [len])?;
                 counted_bytes(&mut n, &yes)?;
                 assert_eq!(n.to_vec()?, bytes(if ok { 4 } else { 1 }), "{what}");
-                let cut = len / 3;
-                let [mut p, mut q] = [&x[..cut], &x[cut..]]
-                    .map(|part| Tensor::from_slice(device, part, [part.len()]).expect("there is memory"));
-                parted(&mut p, &mut q, &g, ok)?;
-                assert_eq!(p.to_vec()?, both(|x, y| x + y)[..cut], "{what}");
-                assert_eq!(q.to_vec()?, both(|x, y| x - y)[cut..], "{what}");
                 let mut p = tensor(1.0)?;
                 other(&mut p, &g, &yes)?;
                 assert_eq!(p.to_vec()?, x.iter().zip(&y).map(|(x, &y)| pick(x + 1.0, y)).collect::<Vec<_>>());

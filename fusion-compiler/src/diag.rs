@@ -224,14 +224,6 @@ catalogue! {
     dim_lowercase(name, upper) = "the name of a dim starts with an uppercase letter: write `{upper}` for `{name}`";
     dim_arithmetic() = "a dim is a name, without arithmetic: give another extent a name of its own";
     dims_brackets(dtype) = "the dims of a tensor stand in one pair of brackets: write `{dtype}[N, D]`";
-    portion_form(dim) = "what a parameter has of `{dim}` ends or begins at the extent of another dim: write `{dim}: ..L` or `{dim}: L..`, and `{dim} = 3` for a dim of fixed extent";
-    portion_param(dim) = "only parameters of functions have a portion of `{dim}`: leave out what follows the `:`";
-    portion_inner(dim) = "a portion is one of the first dim of a tensor: write `{dim}` first";
-    portion_fixed(dim) = "`{dim}` has a fixed extent, and a portion is one of a dim of any extent: leave out its `=`, wherever it stands";
-    portion_places() = "a function has portions of one dim, that end or begin at one place: write the same here, or take another function";
-    portion_extent(dim) = "no parameter says how many `{dim}` are: write `{dim}: dim` among the parameters";
-    portion_along(dim) = "what is made of a portion of `{dim}` is computed for each of its places alone: to combine or move it along `{dim}`, declare the tensor with a dim of its own, like `x: f32[L]`, and `pad` or `concat` it";
-    portion_call(function, dim) = "`{function}` has a portion of `{dim}`, and is not called by other functions: write a function without types that both call";
     dim_extent() = "expected the extent of the dim, a whole number from 1 to 2147483647";
     generic_bounds() = "a generic is the type of the elements, without bounds: write `fn f<E>(x: E[N])`, and dims without a declaration";
     generic_dtype(name) = "`{name}` is a dtype: give the generic another name, like `T`";

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ir::dtype::DType;
 use crate::ir::graph::{
-    AxisId, AxisSet, Dest, Fusing, Graph, Node, NodeId, NodeKind, Output, Param, ParamId, Portion,
+    AxisId, AxisSet, Dest, Fusing, Graph, Node, NodeId, NodeKind, Output, Param, ParamId,
 };
 use crate::ir::op::Op;
 use crate::ops::Lower;
@@ -78,28 +78,6 @@ pub enum Load {
     Param(ParamId),
     /// Value that another group stores.
     Stored(NodeId),
-}
-
-impl Load {
-    /// Portion of the cut axis that exists in memory, or none for all of it.
-    pub fn portion(self, graph: &Graph) -> Option<Portion> {
-        match self {
-            Load::Param(param) => graph.param(param).portion,
-            Load::Stored(_) => None,
-        }
-    }
-}
-
-impl Store {
-    /// Returns true if all of the value is written, so that other groups can read it.
-    pub fn is_whole(&self, graph: &Graph) -> bool {
-        self.portion(graph).is_none()
-    }
-
-    /// Portion of the cut axis that is written, or none for all of it.
-    pub fn portion(&self, graph: &Graph) -> Option<Portion> {
-        self.output.and_then(|output| graph.portion_of(&graph.outputs[output]))
-    }
 }
 
 /// Reason why a value is stored between kernels, or why a result has a kernel of its own.
@@ -180,17 +158,17 @@ fn finish(
         Dest::InPlace(param) => in_place::is_read_late(graph, &groups, i, param).then_some(param),
         Dest::Fresh => None,
     });
-    Fused { double_buffered: double_buffered.collect(), boundaries, apart, groups: ordered(graph, groups) }
+    Fused { double_buffered: double_buffered.collect(), boundaries, apart, groups: ordered(groups) }
 }
 
 /// Sorts groups topologically: each comes after the groups it reads from.
-fn ordered(graph: &Graph, mut groups: Vec<Group>) -> Vec<Group> {
+fn ordered(mut groups: Vec<Group>) -> Vec<Group> {
     let mut done: Vec<Group> = Vec::with_capacity(groups.len());
     while !groups.is_empty() {
         let waits = |group: &Group| {
             groups
                 .iter()
-                .any(|other| other.whole_stores(graph).any(|s| group.loads.contains(&Load::Stored(s.node))))
+                .any(|other| other.stores.iter().any(|s| group.loads.contains(&Load::Stored(s.node))))
         };
         let ready = groups.iter().position(|group| !waits(group));
         done.push(
@@ -209,8 +187,7 @@ fn assign(
     budget: Budget<'_>,
 ) -> (Vec<Group>, BTreeMap<usize, Reason>) {
     let stores = stores(graph, cuts);
-    let whole = stores.iter().filter(|store| store.is_whole(graph));
-    let stored: BTreeSet<NodeId> = whole.map(|store| store.node).collect();
+    let stored: BTreeSet<NodeId> = stores.iter().map(|store| store.node).collect();
     let with = |group: &Group, store: &Store| {
         let mut both = group.clone();
         both.stores.push(store.clone());
@@ -245,9 +222,7 @@ fn assign(
         let obstacle = |home| off.clone().or_else(|| broken(home));
         let obstacles: Vec<Option<Reason>> = (0..groups.len()).map(obstacle).collect();
         let home = obstacles.iter().position(Option::is_none);
-        if store.is_whole(graph) {
-            writers.entry(store.node).or_default().push(home.unwrap_or(groups.len()));
-        }
+        writers.entry(store.node).or_default().push(home.unwrap_or(groups.len()));
         if let Some(home) = home {
             groups[home].stores.push(store);
             reads[home] = sources(graph, &writers, &groups[home].stores);
@@ -271,7 +246,7 @@ fn settle(graph: &Graph, groups: &mut [Group]) {
     let homes: BTreeMap<NodeId, usize> = groups
         .iter()
         .enumerate()
-        .flat_map(|(i, group)| group.whole_stores(graph).map(move |s| (s.node, i)))
+        .flat_map(|(i, group)| group.stores.iter().map(move |s| (s.node, i)))
         .collect();
     for (i, group) in groups.iter_mut().enumerate() {
         let stores = std::mem::take(&mut group.stores);
@@ -294,7 +269,7 @@ fn stores(graph: &Graph, cuts: &BTreeMap<NodeId, Reason>) -> Vec<Store> {
     };
     let mut stores: Vec<Store> = outputs.map(result).collect();
     for &node in cuts.keys() {
-        if whole_output(graph, node).is_none() {
+        if output_of(graph, node).is_none() {
             stores.push(Store { node, output: None, order: natural_order(graph, node) });
         }
     }
@@ -342,9 +317,9 @@ pub fn is_column_major(axes: &[AxisId], cols: AxisSet, next: Option<AxisId>) -> 
     !has_next || axes.last().is_some_and(|&last| !cols.contains(last))
 }
 
-/// Returns the first result that stores all of a value.
-fn whole_output(graph: &Graph, node: NodeId) -> Option<&Output> {
-    graph.outputs.iter().find(|output| output.node == node && graph.portion_of(output).is_none())
+/// Returns the first result that stores a value.
+fn output_of(graph: &Graph, node: NodeId) -> Option<&Output> {
+    graph.outputs.iter().find(|output| output.node == node)
 }
 
 /// Returns the axes of a load, outermost first.
@@ -352,7 +327,7 @@ fn load_order(graph: &Graph, load: Load) -> Vec<AxisId> {
     match load {
         Load::Param(param) => graph.param(param).kind.axes().cloned().unwrap_or_default(),
         Load::Stored(node) => {
-            let result = whole_output(graph, node);
+            let result = output_of(graph, node);
             result.map_or_else(|| natural_order(graph, node), |output| graph.parts(&output.axes))
         }
     }
@@ -380,7 +355,7 @@ fn waiting(reads: &[BTreeSet<usize>], sources: &BTreeSet<usize>) -> Vec<bool> {
     waiting
 }
 
-/// Groups that write all of a value, by value.
+/// Groups that write a value, by value.
 type Writers = BTreeMap<NodeId, Vec<usize>>;
 
 /// Returns the groups that write the operands of these stores.
@@ -447,17 +422,6 @@ impl Group {
     pub fn writes_columns(&self) -> bool {
         let inner_is_row = |store: &Store| store.order.last().is_some_and(|last| !self.cols.contains(last));
         self.stores.iter().any(|store| self.is_of_elements(store) && inner_is_row(store))
-    }
-
-    /// Returns the stores that other groups can read.
-    fn whole_stores<'g>(&'g self, graph: &'g Graph) -> impl Iterator<Item = &'g Store> {
-        self.stores.iter().filter(|store| store.is_whole(graph))
-    }
-
-    /// Returns true if the group reads or writes a tensor with a portion of an axis.
-    pub fn has_portions(&self, graph: &Graph) -> bool {
-        self.loads.iter().any(|load| load.portion(graph).is_some())
-            || self.stores.iter().any(|store| store.portion(graph).is_some())
     }
 
     fn has_result(&self) -> bool {

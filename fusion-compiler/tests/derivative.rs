@@ -17,13 +17,7 @@ fn differentiated(op: Op, rule: GradRule) -> (Graph, Vec<bool>) {
     let args: Vec<NodeId> = (0..op.info().arity)
         .map(|i| {
             let dtype = if op.info().typing == Typing::Select && i == 0 { DType::Bool } else { DType::F64 };
-            graph.params.push(Param {
-                name: format!("x{i}"),
-                dtype,
-                kind: ParamKind::Scalar,
-                portion: None,
-                span,
-            });
+            graph.params.push(Param { name: format!("x{i}"), dtype, kind: ParamKind::Scalar, span });
             graph.push(Node {
                 kind: NodeKind::Scalar(ParamId(i as u16)),
                 args: vec![],

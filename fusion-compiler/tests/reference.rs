@@ -25,7 +25,7 @@ fn graph() -> (Graph, NodeId, NodeId) {
         let id = ParamId(graph.params.len() as u16);
         let set = axes.iter().copied().collect();
         let kind = ParamKind::Tensor { axes, access: Access::Read };
-        graph.params.push(Param { name: name.into(), dtype: DType::F32, kind, portion: None, span: SPAN });
+        graph.params.push(Param { name: name.into(), dtype: DType::F32, kind, span: SPAN });
         push(&mut graph, NodeKind::Input(id), &[], DType::F32, set)
     };
     let (x, y) = (tensor("x", vec![N, D]), tensor("y", vec![D]));

@@ -56,8 +56,6 @@ pub(crate) struct CpuBuffer {
     pub(crate) first: usize,
     /// Buffer elements per element of the iteration space; `None` if the first item owns the whole buffer.
     pub(crate) per: Option<usize>,
-    /// Elements of the whole dim, in this buffer's count, that come before a portion.
-    pub(crate) from: usize,
     /// Element type.
     pub(crate) dtype: DType,
     /// Access of the kernel. A written buffer is handed out once, as a window.

@@ -181,23 +181,6 @@ pub enum Error {
         /// Nearby extents that pass the check, as the end of the sentence; empty if there are none.
         fits: Box<str>,
     },
-    /// The place where portions of a dim meet is outside of the dim.
-    #[error(
-        "`{function}`: portions of `{dim}`, which has {}, meet at {place}: that is to be from 0 to {extent}{fits}",
-        Elements(*extent)
-    )]
-    Portion {
-        /// Name of the called function.
-        function: String,
-        /// Name of the dim.
-        dim: String,
-        /// Extent of the dim.
-        extent: i64,
-        /// The place, as written and as a number.
-        place: String,
-        /// Nearby extents that pass the check, as the end of the sentence; empty if there are none.
-        fits: Box<str>,
-    },
     /// A dim has too many elements for `i32` coordinates.
     #[error(
         "`{function}`: {by} along `{dim}`, which has {extent} elements, computes with their places in `i32`: a dim that it goes along has at most {}",

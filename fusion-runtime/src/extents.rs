@@ -101,7 +101,6 @@ fn name(of: &Use) -> Box<str> {
         Use::Range(..) => "slice",
         Use::Padding(..) => "pad",
         Use::Concat => "concat",
-        Use::Portion => return "a portion".into(),
         Use::Coordinates(function) => function,
     };
     format!("`{function}`").into()
@@ -139,13 +138,9 @@ fn misplaced(plan: &Plan, sum: &Sum, symbols: &[i64], (extent, parts): (i64, &[i
             let dim = dims[1].name.to_string();
             Error::Padding { function, dim, amount: said(text, Some(amount)), fits }
         }
-        (Use::Portion, &[place, _]) => {
-            let place = said(&dims[0].name, Some(place));
-            Error::Portion { function, dim, extent, place, fits }
-        }
         (Use::Coordinates(_), _) => Error::InvalidExtent { function, dim },
         // The dim already has another extent than the operation computes.
-        (Use::Position(_) | Use::Range(..) | Use::Padding(..) | Use::Concat | Use::Portion, _) => {
+        (Use::Position(_) | Use::Range(..) | Use::Padding(..) | Use::Concat, _) => {
             made(whole, total(parts), extent)
         }
     }

@@ -14,7 +14,6 @@ fusion::fuse! {
     pub fn padded_to(x: f32[T], y: f32[P]) -> f32[P] { y + pad(x, T -> P, 1, 2) }
     pub fn joined(x: f32[A], y: f32[B], z: f32[D]) -> f32[D] { z + concat((x, A), (y, B) -> D) }
     pub fn halves(x: f32[N, D]) -> f32[N, H] { sum(split(x, D -> (2, H)), 2) }
-    pub fn cut(a: f32[B: ..L], b: f32[B: L..], B: dim, L: dim) -> f32[B] { (a + b) * 2.0 }
     pub fn grouped(x: f32[N, C]) -> f32[N, C] { group_norm(x, C, 4) }
     pub fn grouped_along(x: f32[N, C, H]) -> f32[N, C, H] { group_norm(x, C, 4, H) }
     pub fn grouped_by(x: f32[N, C], Groups: dim) -> f32[N, C] { group_norm(x, C, Groups) }
@@ -95,10 +94,6 @@ fn parts_of_dims() -> Result<()> {
         halves(&zeros([2, 5])?),
         "`halves`: dim `D` is 5, but it is [2, H] together, which come to 2 × 2: their product must be 5; \
          `D` of 4 or 6 would fit",
-    );
-    refused(
-        cut(&zeros([4])?, &zeros([0])?, 3, 4),
-        "`cut`: portions of `B`, which has 3 elements, meet at `L` = 4: that is to be from 0 to 3; `B` of 4 would fit",
     );
     Ok(())
 }

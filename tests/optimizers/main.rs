@@ -373,7 +373,7 @@ fn arenas() {
         let (a, b) = (Tensor::full(device, 1.0, [3])?, Tensor::full(device, 2.0, [2, 2])?);
         let mut params =
             Arena::new(device, [("a", &a), ("none", &Tensor::zeros(device, [0, 4])?), ("b", &b)])?;
-        assert_eq!((params.len(), params.elements(), params.bytes()), (3, 7, 1024));
+        assert_eq!((params.len(), params.elements(), params.bytes()), (3, 7, 512));
         let mut grads = params.zeros_like()?;
         grads.set("b", &Tensor::full(device, 1.0, [2, 2])?)?;
         grads.set("a", &Tensor::full(&Device::cpu(), 2.0, [3])?)?;

@@ -32,26 +32,6 @@ fuse! {
         (p, s, calls) = (a, b, c);
         length
     }
-    // Portions of rows, and their update by a global norm.
-    fn halves(p, a, b, units, calls, g, N: dim, D: dim, L: dim) {
-        let length = norm(g, (N, D));
-        let x = if index(N) < L { a as f32 * units } else { b } + g / (1.0 + length);
-        let most = max(abs(x), D);
-        (p - x / (1.0 + most), round(x * 100.0 / most) as i8, x, most / 100.0, calls + length)
-    }
-    pub(crate) fn portions(
-        p: &mut f32[N, D = 96], a: &mut i8[N: ..L, D], b: &mut f32[N: L.., D], units: &mut f32[N: ..L], calls: &mut f32[],
-        g: f32[N, D],
-    ) {
-        (p, a, b, units, calls) = halves(p, a, b, units, calls, g, N, D, L);
-    }
-    #[fuse(off)]
-    pub(crate) fn portions_off(
-        p: &mut f32[N, D = 96], a: &mut i8[N: ..L, D], b: &mut f32[N: L.., D], units: &mut f32[N: ..L], calls: &mut f32[],
-        g: f32[N, D],
-    ) {
-        (p, a, b, units, calls) = halves(p, a, b, units, calls, g, N, D, L);
-    }
     // Rows that clusters would share, but no block has a part of the global reduction.
     pub(crate) fn long(x: f32[N, D = 20_000]) -> f32[N, D] { 2e4 * softmax(x * (1e3 / (1.0 + norm(x))), D) }
     #[fuse(off)]
@@ -134,30 +114,8 @@ fn long_rows_are_as_without_fusion() {
 
 /// The reference is a launch for each operation.
 #[test]
-fn portions_and_dims_are_as_without_fusion() {
+fn dims_are_as_without_fusion() {
     on_devices(|device| {
-        for rows in ROWS {
-            for before in [0, rows / 3, rows] {
-                let (p, g) = (Host::new(1, &[rows, 96]).on(device)?, Host::new(2, &[rows, 96]).on(device)?);
-                let codes: Vec<i8> = (0..before * 96).map(|i| (i * 7 % 255) as u8 as i8).collect();
-                let a = Tensor::from_slice(device, &codes, [before, 96])?;
-                let b = Host::new(4, &[rows - before, 96]).on(device)?;
-                let units = Host::new(5, &[before]).on(device)?;
-                let calls = Tensor::full(device, 0.5, [])?;
-                let mut fused = (p.clone(), a.clone(), b.clone(), units.clone(), calls.clone());
-                let mut apart = (p, a, b, units, calls);
-                portions(&mut fused.0, &mut fused.1, &mut fused.2, &mut fused.3, &mut fused.4, &g)?;
-                portions_off(&mut apart.0, &mut apart.1, &mut apart.2, &mut apart.3, &mut apart.4, &g)?;
-                let what = format!("{device}: {before} of {rows} rows");
-                alike(&what, &fused.0, &apart.0)?;
-                alike(&what, &fused.2, &apart.2)?;
-                alike(&what, &fused.3, &apart.3)?;
-                alike(&what, &fused.4, &apart.4)?;
-                for (i, (a, b)) in fused.1.to_vec()?.into_iter().zip(apart.1.to_vec()?).enumerate() {
-                    assert!((i32::from(a) - i32::from(b)).abs() <= 1, "{what}: code {i} is {a}, not {b}");
-                }
-            }
-        }
         for (n, h) in [(1, 1), (7, 5), (300, 4), (77, 131)] {
             let x = Host::new(1, &[n, h, 99]).on(device)?;
             let w = Host::new(2, &[h, 99]).on(device)?;

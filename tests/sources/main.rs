@@ -3,7 +3,7 @@
 
 #[path = "../devices/mod.rs"]
 mod devices;
-mod portions;
+mod in_place;
 
 use devices::{Kind, devices};
 use fusion::kernel::{Plan, interpreted};
@@ -33,8 +33,7 @@ fn inputs(graph: &Graph, symbols: &[i64]) -> Vec<(Vec<f32>, Vec<usize>)> {
     let given = graph.params.iter().filter(|param| !matches!(param.kind, ParamKind::View { .. }));
     let tensors = given.map(|param| {
         let axes = param.kind.axes().expect("all parameters are tensors").iter();
-        let shape: Vec<usize> =
-            axes.map(|&axis| extent(graph.extent_of(axis, param.portion).eval(symbols))).collect();
+        let shape: Vec<usize> = axes.map(|&axis| extent(graph.axis(axis).extent.eval(symbols))).collect();
         ((0..shape.iter().product()).map(|_| next()).collect(), shape)
     });
     tensors.collect()

@@ -12,8 +12,6 @@ fuse! {
     /// All threads have equally many staged and unstaged elements.
     pub fn known_and_even(x: f32[N, D = 49_152]) -> f32[N, D] { layer_norm(x, D) }
 
-    pub fn of_portions(p: f32[B, D], a: f32[B: ..L, D], b: f32[B: L.., D]) -> f32[B, D] { softmax(p + a + b, D) }
-
     /// The kernel stages the operand of the exponential of a mean, not the exponential.
     pub fn of_exponentials(x: f32[N, D], y: f32[N, D]) -> f32[N, D] {
         let e = exp(x - mean(y, D));
@@ -104,18 +102,6 @@ fn half_of_a_known_length_is_held() {
     let sizes = [read(d, HELD, 3), 2 * d, 0];
     check("half_of_a_known_length_is_held", (known_and_even::report(), &[("N", 2)]), sizes, |device| {
         known_and_even(&Tensor::full(device, 1.0, [2, d])?).map(|_| ())
-    });
-}
-
-#[test]
-fn portions_are_read_as_rows_are() {
-    let d = 1 << 15;
-    // Four rows of one tensor, and one or three rows of the others.
-    let sizes = [4 * read(d, HELD, 2), 4 * d, 0];
-    let extents: &[(&str, usize)] = &[("B", 4), ("L", 1), ("D", d)];
-    check("portions_are_read_as_rows_are", (of_portions::report(), extents), sizes, |device| {
-        let [p, a, b] = [4, 1, 3].map(|rows| Tensor::full(device, 1.0, [rows, d]));
-        of_portions(&p?, &a?, &b?).map(|_| ())
     });
 }
 

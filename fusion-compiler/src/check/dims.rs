@@ -116,10 +116,6 @@ pub(super) fn bind_callee(
 ) -> Option<()> {
     for dim in callee.types().flat_map(|ty| &ty.dims) {
         let name = &dim.name.text;
-        if dim.portion.is_some() {
-            b.error(at, diag::portion_call(&callee.name.text, name));
-            return None;
-        }
         let several = inner.dim(name).or(env.dim(name)).filter(|axes| axes.len() != 1);
         if let Some(axes) = several {
             let text = b.axes_text(axes.iter().copied().collect());

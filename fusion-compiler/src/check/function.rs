@@ -6,8 +6,7 @@ use super::build::{Builder, Env, Value, VarKind};
 use super::call::count;
 use super::expr::{self, dtype_of, typed};
 use super::{
-    ElementType, Failure, Function, Options, ParamType, Signature, dims, portion, rename, renamed, split,
-    unroll, weak,
+    ElementType, Failure, Function, Options, ParamType, Signature, dims, rename, renamed, split, unroll, weak,
 };
 use crate::diag::{self, Diagnostics};
 use crate::ir::dim::DimOp;
@@ -150,9 +149,7 @@ fn head(function: &ast::Function, places: &Places, errors: &mut Diagnostics) {
 fn unused(function: &ast::Function, places: &Places, errors: &mut Diagnostics) {
     for param in &function.params {
         let Name { text, at } = &param.name;
-        let in_dim = |dim: &Dim| {
-            dim.name.text == *text || dim.portion.as_ref().is_some_and(|(_, place)| place.text == *text)
-        };
+        let in_dim = |dim: &Dim| dim.name.text == *text;
         let mentioned =
             function.mentions.contains(text) || function.types().any(|ty| ty.dims.iter().any(in_dim));
         let asked = function.broken == Broken::Nothing && !text.starts_with('_') && !param.is_in_place();
@@ -226,7 +223,6 @@ fn function(
             b.error(dim.name.at, diag::result_dim_unknown(&dim.name.text));
         }
     }
-    portion::check_body(&mut b);
     renamed::expand(&mut b);
     split::refine(&mut b);
     unroll::limit(&mut b.graph);
@@ -306,11 +302,9 @@ fn signature<'f>(
     for param in &function.params {
         declare_param(b, env, param, &fixed)?;
     }
-    portion::check_signature(b, function);
     rename::declare(b, env, &function.body, &fixed);
     let mut results = Results { orders: Vec::new(), unmade: Vec::new(), fixed };
     for ty in function.results.iter().flatten() {
-        portion::refuse(b, &ty.dims);
         let whole = env.dtype(&ty.dtype.text).is_some();
         let unmade = results.unmade(env, ty);
         let order = match unmade.is_empty() {
@@ -355,9 +349,8 @@ fn declare_param(
         }
         ParamKind::Scalar | ParamKind::Dim(_) => (NodeKind::Scalar(id), AxisSet::EMPTY),
     };
-    let portion = param.tensor().and_then(|ty| portion::declare(b, env, ty, fixed));
     let (name, known) = (text.clone(), dtype.unwrap_or(DType::F32));
-    b.graph.params.push(Param { name, dtype: known, kind, portion, span });
+    b.graph.params.push(Param { name, dtype: known, kind, span });
     let value = expr::known(dtype.and_then(|dtype| b.leaf(node, dtype, axes, span)));
     env.bind(text, value, if param.is_in_place() { VarKind::InPlace(id) } else { VarKind::Param });
     Some(())
@@ -391,7 +384,7 @@ fn declare_dim(
     let axis = dims::axis(b, env, text, *at, fixed)?;
     if let [DimOp::Sym(sym)] = *b.graph.axis(axis).extent.0 {
         let kind = ParamKind::Dim(sym);
-        b.graph.params.push(Param { name: text.clone(), dtype: DType::Index, kind, portion: None, span });
+        b.graph.params.push(Param { name: text.clone(), dtype: DType::Index, kind, span });
     }
     Some(())
 }

@@ -6,7 +6,7 @@ use proc_macro2::TokenStream;
 
 use super::build::{Builder, Env, Form, Value};
 use super::expr::{self, dtype_of, known, typed};
-use super::{Inline, Options, dims, portion, rename, renamed, split, unroll};
+use super::{Inline, Options, dims, rename, renamed, split, unroll};
 use crate::diag::{self, Diagnostics};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
@@ -115,7 +115,6 @@ fn declare(b: &mut Builder<'_>, env: &mut Env, form: &parse::Inline) -> Option<O
     for capture in parsed {
         let dims = capture.dims.as_deref().unwrap_or_default();
         let axes = dims::declare(b, env, dims, &fixed)?;
-        portion::refuse(b, dims);
         b.captures.axes.push(axes);
     }
     rename::declare_inline(b, env, &form.value, &fixed);
@@ -126,7 +125,6 @@ fn declare(b: &mut Builder<'_>, env: &mut Env, form: &parse::Inline) -> Option<O
             return refuse(b.error(dim.name.at, diag::unknown_dim(&dim.name.text, near)));
         }
     }
-    portion::refuse(b, dims);
     dims::declare(b, env, dims, &fixed).map(Some)
 }
 
@@ -212,7 +210,7 @@ pub(super) fn host(b: &mut Builder<'_>, number: usize) -> Value {
     let Capture { text, tokens, at, .. } = &b.captures.parsed[number];
     let (span, dtype) = (b.place(*at), b.captures.dtype);
     let id = ParamId(b.graph.params.len() as u16);
-    b.graph.params.push(Param { name: text.clone(), dtype, kind: ParamKind::Scalar, portion: None, span });
+    b.graph.params.push(Param { name: text.clone(), dtype, kind: ParamKind::Scalar, span });
     b.captures.rust.push(tokens.clone());
     known(b.leaf(NodeKind::Scalar(id), dtype, AxisSet::EMPTY, span))
 }
@@ -240,7 +238,7 @@ fn tensor(
     let id = ParamId(b.graph.params.len() as u16);
     let set = axes.iter().copied().collect();
     let kind = ParamKind::Tensor { axes, access: Access::Read };
-    b.graph.params.push(Param { name: text.into(), dtype, kind, portion: None, span });
+    b.graph.params.push(Param { name: text.into(), dtype, kind, span });
     b.captures.rust.push(tokens);
     let node = b.leaf(NodeKind::Input(id), dtype, set, span);
     b.captures.paths.extend(path.zip(node));

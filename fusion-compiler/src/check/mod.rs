@@ -14,7 +14,6 @@ mod index;
 mod inline;
 mod library;
 mod order;
-mod portion;
 mod reduce;
 mod rename;
 mod renamed;

@@ -297,14 +297,14 @@ pub(super) fn order(b: &Builder<'_>, id: NodeId, kind: &NodeKind) -> Option<Vec<
 pub(super) fn finish(graph: &mut Graph, views: Vec<(NodeId, Vec<AxisId>)>) {
     for (id, axes) in views {
         let NodeKind::Input(of) = graph.node(id).kind else { unreachable!("a view reads a tensor") };
-        let Param { name, dtype, kind, portion, span } = graph.param(of).clone();
+        let Param { name, dtype, kind, span } = graph.param(of).clone();
         if kind.axes() == Some(&axes) {
             continue;
         }
         let kind = ParamKind::View { of, axes };
         let known = graph.params.iter().position(|param| param.kind == kind);
         let view = known.unwrap_or_else(|| {
-            graph.params.push(Param { name, dtype, kind, portion, span });
+            graph.params.push(Param { name, dtype, kind, span });
             graph.params.len() - 1
         });
         graph.nodes[id.0 as usize].kind = NodeKind::Input(ParamId(view as u16));

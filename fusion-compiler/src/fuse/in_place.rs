@@ -20,12 +20,11 @@ fn other_reads(groups: &[Group], i: usize, param: ParamId) -> bool {
 
 /// Returns true if the group that writes output `i` once for each row, or once for all rows, reads the
 /// parameter. One thread writes such a value, and other blocks may read later where rows are split into
-/// parts. Rows of groups with portions are never split, and all threads of a row wait for each other before
-/// one of them writes.
+/// parts. All threads of a row that is never split wait for each other before one of them writes.
 fn row_reads(graph: &Graph, groups: &[Group], i: usize, param: ParamId) -> bool {
     let by_row = |group: &Group| {
         let of_row = |store: &Store| {
-            let waits = group.has_portions(graph) && !group.is_of_none(store);
+            let waits = group.keeps_rows_whole(graph) && !group.is_of_none(store);
             store.output == Some(i) && !group.is_of_elements(store) && !waits
         };
         !group.cols.is_empty() && group.stores.iter().any(of_row)

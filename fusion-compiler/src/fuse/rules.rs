@@ -36,7 +36,7 @@ pub(super) fn broken(graph: &Graph, groups: &[Group], budget: Budget<'_>) -> Opt
 /// Returns the last value that several groups compute and that is not cheap. A result that is written in two
 /// orders of its axes does not count: it is stored already, and its operands are checked next.
 fn shared(graph: &Graph, groups: &[Group]) -> Option<NodeId> {
-    let stored = |id: NodeId| groups.iter().any(|group| group.whole_stores(graph).any(|s| s.node == id));
+    let stored = |id: NodeId| groups.iter().any(|group| group.stores.iter().any(|s| s.node == id));
     let mut makers = vec![0; graph.nodes.len()];
     groups.iter().flat_map(|group| &group.nodes).for_each(|id| makers[id.0 as usize] += 1);
     let makers = |id: NodeId| makers[id.0 as usize];

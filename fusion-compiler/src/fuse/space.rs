@@ -85,6 +85,15 @@ impl Group {
         found
     }
 
+    /// Returns true if no target splits the rows of the group: they are contiguous, and of constant, short
+    /// length.
+    pub(super) fn keeps_rows_whole(&self, graph: &Graph) -> bool {
+        let len = DimExpr::product(self.cols.iter().map(|&axis| &graph.axis(axis).extent)).as_const();
+        let stores_rows =
+            self.stores.iter().any(|store| self.is_of_elements(store)) && !self.writes_columns();
+        !self.order.is_empty() && stores_rows && len.is_some_and(|len| len <= ROW_MAX)
+    }
+
     /// Returns the axes of the rows of a reduction, and of their elements, if every store has one value for
     /// each row or each element. Rows are contiguous, or column-major where all loads are column-major too.
     fn rows_and_cols(&self, graph: &Graph, reduce: NodeId) -> Option<Space> {
@@ -114,11 +123,6 @@ impl Group {
         let next = of_rows.last().copied();
         let reads_beside = |load: &Load| is_column_major(&load_order(graph, *load), cols, next);
         let reads = !beside || self.unrolled.is_empty() && self.loads.iter().all(reads_beside);
-        // Tensors with a portion are written row by row.
-        let is_cut = graph.cut_axis().is_some_and(|cut| beside || cols.contains(cut));
-        if is_cut && self.has_portions(graph) {
-            return None;
-        }
         (whole && reads).then_some((of_rows, of_cols))
     }
 

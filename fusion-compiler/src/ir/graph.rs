@@ -130,8 +130,6 @@ pub enum Use {
     Padding(Cow<'static, str>, Cow<'static, str>),
     /// A `concat` of all parts.
     Concat,
-    /// A portion that begins or ends after the first part.
-    Portion,
     /// A function that uses all coordinates of the dim. The only part is the dim itself.
     Coordinates(Cow<'static, str>),
 }
@@ -202,26 +200,6 @@ impl ParamKind {
     }
 }
 
-/// A coordinate of an axis at which one tensor's elements end and another tensor's begin.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Cut {
-    /// The outermost axis of every tensor with a portion. No value computed from such a tensor is reduced or
-    /// gathered along this axis.
-    pub axis: AxisId,
-    /// The first coordinate after the cut. A call checks that the cut is between 0 and the extent, inclusive.
-    pub at: DimExpr,
-}
-
-/// The part of the cut axis for which a tensor has elements. Elements outside are read as 0 and are not
-/// written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Portion {
-    /// The coordinates before the cut.
-    Before,
-    /// The coordinates from the cut on.
-    After,
-}
-
 /// A parameter of the function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Param {
@@ -231,8 +209,6 @@ pub struct Param {
     pub dtype: DType,
     /// Kind of the parameter: a tensor, a scalar, an extent or a view.
     pub kind: ParamKind,
-    /// The portion of the cut axis that the tensor has; `None` for all of it.
-    pub portion: Option<Portion>,
     /// Location of the declaration.
     pub span: SpanId,
 }
@@ -401,8 +377,6 @@ pub struct Graph {
     pub splits: Vec<Split>,
     /// Dims that concatenate several parts.
     pub sums: Vec<Sum>,
-    /// The cut at which parameters with a portion begin or end.
-    pub cut: Option<Cut>,
     /// Nodes in topological order.
     pub nodes: Vec<Node>,
     /// Results: those in place first, in the order of their parameters, then those returned.
@@ -427,7 +401,6 @@ impl Graph {
             params: Vec::new(),
             splits: Vec::new(),
             sums: Vec::new(),
-            cut: None,
             nodes: Vec::new(),
             outputs: Vec::new(),
             fusing: Fusing::On,
@@ -474,9 +447,7 @@ impl Graph {
         // Every check of a dim checks the range of its coordinates, too.
         let covers = |known: &Sum| match sum.of {
             Use::Coordinates(_) => known.whole == sum.whole,
-            Use::Position(_) | Use::Range(..) | Use::Padding(..) | Use::Concat | Use::Portion => {
-                *known == sum
-            }
+            Use::Position(_) | Use::Range(..) | Use::Padding(..) | Use::Concat => *known == sum,
         };
         if !self.sums.iter().any(covers) {
             self.sums.push(sum);
@@ -561,54 +532,6 @@ impl Graph {
         let NodeKind::Coord(new) = self.node(place).kind else { return None };
         let is_whole = self.axis(old).extent == self.axis(new).extent;
         (is_whole && !self.node(of).axes.contains(new)).then_some((of, old, new))
-    }
-
-    /// Returns the axis of the cut, if the graph has a cut.
-    pub fn cut_axis(&self) -> Option<AxisId> {
-        self.cut.as_ref().map(|cut| cut.axis)
-    }
-
-    /// Returns the extent of an axis in a tensor with this portion.
-    pub fn extent_of(&self, axis: AxisId, portion: Option<Portion>) -> DimExpr {
-        let whole = self.axis(axis).extent.clone();
-        match (&self.cut, portion) {
-            (Some(cut), Some(Portion::Before)) if cut.axis == axis => cut.at.clone(),
-            (Some(cut), Some(Portion::After)) if cut.axis == axis => whole - cut.at.clone(),
-            (Some(_) | None, _) => whole,
-        }
-    }
-
-    /// Returns the portion of the tensor that a result is written to.
-    pub fn portion_of(&self, output: &Output) -> Option<Portion> {
-        match output.dest {
-            Dest::InPlace(param) => self.param(param).portion,
-            Dest::Fresh => None,
-        }
-    }
-
-    /// Evaluates a comparison of the cut axis' coordinate with the cut, for the elements of a portion.
-    ///
-    /// Returns `None` for other values.
-    pub fn holds_in(&self, id: NodeId, portion: Portion) -> Option<bool> {
-        let (node, cut) = (self.node(id), self.cut.as_ref()?);
-        let is_axis = |arg: usize| self.node(node.args[arg]).kind == NodeKind::Coord(cut.axis);
-        let is_place = |arg: usize| self.node(node.args[arg]).kind == NodeKind::Extent(cut.at.clone());
-        let NodeKind::Apply(op) = node.kind else { return None };
-        let before = match op {
-            Op::Lt if is_axis(0) && is_place(1) => true,
-            Op::Gt if is_place(0) && is_axis(1) => true,
-            Op::Ge if is_axis(0) && is_place(1) => false,
-            Op::Le if is_place(0) && is_axis(1) => false,
-            _ => return None,
-        };
-        Some(before == (portion == Portion::Before))
-    }
-
-    /// Returns the operand that a select takes in this portion, if the portion decides the condition.
-    pub fn chosen_in(&self, id: NodeId, portion: Portion) -> Option<NodeId> {
-        let node = self.node(id);
-        let cond = *node.args.first().filter(|_| node.kind == NodeKind::Apply(Op::Select))?;
-        Some(node.args[if self.holds_in(cond, portion)? { 1 } else { 2 }])
     }
 
     /// Appends a node.

@@ -449,16 +449,6 @@ pub enum Footprint {
     ///
     /// A launch may be cut into chunks, and CPU items own disjoint parts of the buffer.
     Linear(DimExpr),
-    /// A linear footprint in a buffer that covers only a part of the space.
-    ///
-    /// Element `i` of the space touches `each` elements from `each·i - from` on. Elements outside of the
-    /// buffer are not touched.
-    Part {
-        /// Number of elements of the buffer for each element of the space.
-        each: DimExpr,
-        /// Number of elements that would precede the first one of the buffer.
-        from: DimExpr,
-    },
     /// Interleaved rows of a written buffer: `each` runs for each run of `inner` elements of the space.
     ///
     /// Element `i` of the space touches the elements `(⌊i / inner⌋·each + e)·inner + i mod inner` for all `e`

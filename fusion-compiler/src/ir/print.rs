@@ -5,7 +5,7 @@
 use std::fmt;
 
 use super::graph::{
-    AxisId, AxisSet, Dest, Fusing, Graph, Math, Node, NodeId, NodeKind, Param, ParamKind, Portion, Reduce,
+    AxisId, AxisSet, Dest, Fusing, Graph, Math, Node, NodeId, NodeKind, Param, ParamKind, Reduce,
 };
 use super::op::Op;
 
@@ -77,13 +77,7 @@ impl Graph {
         match &param.kind {
             ParamKind::Tensor { axes, access } => {
                 let access = if *access == super::graph::Access::Read { "" } else { "&mut " };
-                let at = self.cut.as_ref().map(|cut| cut.at.display(&self.symbols).to_string());
-                let portion = match (param.portion, at) {
-                    (Some(Portion::Before), Some(at)) => format!(" before {at}"),
-                    (Some(Portion::After), Some(at)) => format!(" from {at} on"),
-                    (Some(_) | None, _) => String::new(),
-                };
-                format!("{name}: {access}{dtype}{}{portion}", self.order_text(axes))
+                format!("{name}: {access}{dtype}{}", self.order_text(axes))
             }
             ParamKind::Scalar => format!("{name}: {dtype}"),
             ParamKind::Dim(_) => format!("{name}: dim"),

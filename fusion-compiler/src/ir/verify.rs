@@ -64,8 +64,6 @@ fn check_param(graph: &Graph, param: &Param) -> Result<(), String> {
         ParamKind::Tensor { axes, access } => {
             ensure(*access != Access::Write, || String::from("only written"))?;
             ensure(param.dtype != DType::Index, || String::from("a tensor of positions"))?;
-            let is_cut = graph.cut_axis().is_some_and(|cut| axes.first() == Some(&cut));
-            ensure(is_cut || param.portion.is_none(), || String::from("a portion of what is not cut"))?;
             distinct(graph, axes).map(drop)
         }
         ParamKind::Scalar => ensure(param.dtype != DType::Index, || String::from("a scalar position")),
@@ -78,8 +76,6 @@ fn check_param(graph: &Graph, param: &Param) -> Result<(), String> {
             let viewed =
                 of.filter(|of| matches!(of.kind, ParamKind::Tensor { .. }) && of.dtype == param.dtype);
             let own = viewed.and_then(|of| of.kind.axes()).ok_or_else(|| String::from("no such tensor"))?;
-            let is_cut = graph.cut_axis().is_some_and(|cut| axes.first() == Some(&cut));
-            ensure(is_cut || param.portion.is_none(), || String::from("a portion seen along another axis"))?;
             ensure(covers(graph, own, axes), || String::from("other extents than its tensor's"))
         }
     }
@@ -270,7 +266,7 @@ mod tests {
     }
 
     fn param(name: &str, kind: ParamKind) -> Param {
-        Param { name: name.into(), dtype: DType::F32, kind, portion: None, span: SpanId(0) }
+        Param { name: name.into(), dtype: DType::F32, kind, span: SpanId(0) }
     }
 
     fn view(of: u16, axes: &[AxisId]) -> ParamKind {

@@ -3,8 +3,6 @@
 //! Invariant: the tree is plain data without compiler tokens. The standard library can therefore be parsed
 //! once per process and outlive a macro call. A token's place is its index in `Places`.
 
-use crate::ir::graph::Portion;
-
 /// A token, by its index in the `Places` of its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct At(pub(crate) u32);
@@ -123,14 +121,11 @@ pub(crate) enum Pattern {
     Tuple(Vec<Name>, At),
 }
 
-/// One dim of a tensor type: `N`, `C = 3`, or `3`, an axis named by its extent. A dim of a parameter may be
-/// `N: ..L`.
+/// One dim of a tensor type: `N`, `C = 3`, or `3`, an axis named by its extent.
 #[derive(Clone, Debug)]
 pub(crate) struct Dim {
     pub(crate) name: Name,
     pub(crate) extent: Option<i64>,
-    /// Portion of the dim that the parameter has, and the dim whose extent is the cut.
-    pub(crate) portion: Option<(Portion, Name)>,
 }
 
 /// `f32[N, D]`.

@@ -13,7 +13,7 @@ use super::expr::{block, expr};
 use super::tokens::{Parsed, Parser, Reported, Sink};
 use crate::diag;
 use crate::ir::dtype::DType;
-use crate::ir::graph::{Math, Portion};
+use crate::ir::graph::Math;
 use crate::ir::plan::Target;
 
 /// A function with the parts that only the surrounding Rust code needs.
@@ -506,10 +506,7 @@ pub(crate) fn dims(parser: &mut Parser<'_, '_>) -> Parsed<Vec<Dim>> {
 fn dim(parser: &mut Parser<'_, '_>) -> Parsed<Dim> {
     if parser.cursor().literal().is_some() {
         let (name, extent) = extent(parser)?;
-        if parser.symbol() == Some(":") {
-            return Err(parser.error_at(name.at, diag::portion_fixed(&name.text)));
-        }
-        return Ok(Dim { name, extent: Some(extent), portion: None });
+        return Ok(Dim { name, extent: Some(extent) });
     }
     if parser.word().is_none_or(|word| super::tokens::is_keyword(&word)) {
         let found = parser.found();
@@ -529,33 +526,9 @@ fn dim(parser: &mut Parser<'_, '_>) -> Parsed<Dim> {
         Some(_) => Some(extent(parser)?.1),
         None => None,
     };
-    let portion = match parser.eat(":") {
-        Some(_) => Some(portion(parser, &name.text)?),
-        None => None,
-    };
     match parser.symbol() {
-        Some(",") | None => Ok(Dim { name, extent, portion }),
+        Some(",") | None => Ok(Dim { name, extent }),
         Some(_) => Err(parser.error(diag::dim_arithmetic())),
-    }
-}
-
-/// Returns true if the dim ends here.
-fn is_end(parser: &Parser<'_, '_>) -> bool {
-    parser.at_end() || parser.symbol() == Some(",")
-}
-
-/// Parses `..L` or `L..`, the portion of a dim that a parameter has.
-fn portion(parser: &mut Parser<'_, '_>, dim: &str) -> Parsed<(Portion, Name)> {
-    let before = parser.eat("..").is_some();
-    let is_name = parser.word().is_some_and(|word| !super::tokens::is_keyword(&word));
-    if !is_name {
-        return Err(parser.error(diag::portion_form(dim)));
-    }
-    let place = parser.name("the name of a dim")?;
-    match (before, before || parser.eat("..").is_some()) {
-        (true, _) if is_end(parser) => Ok((Portion::Before, place)),
-        (false, true) if is_end(parser) => Ok((Portion::After, place)),
-        (_, _) => Err(parser.error(diag::portion_form(dim))),
     }
 }
 

@@ -9,7 +9,7 @@ use super::FusedGraph;
 use crate::fuse::{Fused, Group, Load, Reason, Store};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
-use crate::ir::graph::{self, Access, AxisId, AxisSet, Graph, NodeId, NodeKind, ParamId, Portion};
+use crate::ir::graph::{self, Access, AxisId, AxisSet, Graph, NodeId, NodeKind, ParamId};
 use crate::ir::kernel::BufferId;
 use crate::ir::op::Op;
 use crate::ir::plan::{
@@ -55,7 +55,7 @@ impl<'g> Memory<'g> {
         let made = self.graph.outputs.iter().zip(&self.outputs).filter(|(_, made)| made.is_some());
         made.map(|(output, _)| Output {
             dtype: self.graph.node(output.node).dtype,
-            dims: dims_of(self.graph, &output.axes, self.graph.portion_of(output)).into(),
+            dims: dims(self.graph, &output.axes).into(),
             any_shape: self.graph.any_shape,
             dest: match output.dest {
                 graph::Dest::Fresh => Dest::Returned,
@@ -68,19 +68,19 @@ impl<'g> Memory<'g> {
 
 /// Returns the parameters that the caller passes. The caller passes nothing for a view.
 pub fn params(graph: &Graph) -> Vec<Param> {
-    let kind = |kind: &graph::ParamKind, portion: Option<Portion>| match kind {
+    let kind = |kind: &graph::ParamKind| match kind {
         graph::ParamKind::Tensor { access, .. } if graph.any_shape => {
             Some(ParamKind::AnyShape { access: *access })
         }
         graph::ParamKind::Tensor { axes, access } => {
-            Some(ParamKind::Tensor { access: *access, dims: dims_of(graph, axes, portion).into() })
+            Some(ParamKind::Tensor { access: *access, dims: dims(graph, axes).into() })
         }
         graph::ParamKind::Scalar => Some(ParamKind::Scalar),
         graph::ParamKind::Dim(symbol) => Some(ParamKind::Dim(*symbol)),
         graph::ParamKind::View { .. } => None,
     };
     let param = |param: &graph::Param| {
-        let kind = kind(&param.kind, param.portion)?;
+        let kind = kind(&param.kind)?;
         Some(Param { name: param.name.clone().into(), dtype: param.dtype, kind })
     };
     graph.params.iter().filter_map(param).collect()
@@ -117,16 +117,8 @@ pub fn sums(graph: &Graph) -> Vec<Sum> {
 
 /// Returns the dims of these axes.
 pub fn dims(graph: &Graph, axes: &[AxisId]) -> Vec<Dim> {
-    dims_of(graph, axes, None)
-}
-
-/// Returns the dims of a tensor with these axes that has a portion of the cut axis.
-fn dims_of(graph: &Graph, axes: &[AxisId], portion: Option<Portion>) -> Vec<Dim> {
-    let dim = |&axis: &AxisId| Dim {
-        name: graph.axis(axis).name.clone().into(),
-        extent: graph.extent_of(axis, portion),
-    };
-    axes.iter().map(dim).collect()
+    let axes = axes.iter().map(|&axis| graph.axis(axis));
+    axes.map(|axis| Dim { name: axis.name.clone().into(), extent: axis.extent.clone() }).collect()
 }
 
 /// Builds the program of a target. `compile` returns the variants of a group.
@@ -148,9 +140,7 @@ pub fn program<C: Clone>(
                     Slot::Temp(temporaries.len() as u16 - 1)
                 }
             };
-            if store.is_whole(graph) {
-                slots.entry(store.node).or_insert((slot, store.order.clone()));
-            }
+            slots.entry(store.node).or_insert((slot, store.order.clone()));
         }
         let name = kernel_name(graph, i);
         let work =
@@ -201,8 +191,8 @@ fn work<'g>(
         };
         loads.insert(load, BufferId(operands.len() as u16));
         let (name, dtype) = (load_name(graph, load), load_dtype(graph, load));
-        let (moved, portion) = (group.moved.contains_key(&load), load.portion(graph));
-        operands.push(Operand { moved, portion, ..operand(graph, slot, name, dtype, Access::Read, axes) });
+        let moved = group.moved.contains_key(&load);
+        operands.push(Operand { moved, ..operand(graph, slot, name, dtype, Access::Read, axes) });
     }
     let mut stores = Vec::new();
     for store in &group.stores {
@@ -212,9 +202,7 @@ fn work<'g>(
             operands[read].access = Access::ReadWrite;
         } else {
             let (dtype, name) = (graph.node(store.node).dtype, store_name(graph, slot, store.node));
-            let portion = store.portion(graph);
-            let axes = store.order.clone();
-            operands.push(Operand { portion, ..operand(graph, slot, name, dtype, Access::Write, axes) });
+            operands.push(operand(graph, slot, name, dtype, Access::Write, store.order.clone()));
         }
         stores.push(BufferId(read.unwrap_or(operands.len() - 1) as u16));
     }
@@ -231,17 +219,7 @@ fn operand(
 ) -> Operand {
     // An axis of extent 1 moves no element, but the order of the axes stays: it is part of the tensor's type.
     debug_assert!(axes.iter().all(|axis| usize::from(axis.0) < graph.axes.len()), "axes of the graph");
-    Operand {
-        slot,
-        name,
-        dtype,
-        access,
-        axes,
-        few: false,
-        portion: None,
-        moved: false,
-        interleave_axis: None,
-    }
+    Operand { slot, name, dtype, access, axes, few: false, moved: false, interleave_axis: None }
 }
 
 /// Returns the name of a load.
@@ -338,17 +316,8 @@ pub(crate) fn all_bytes(graph: &Graph, fused: &Fused) -> DimExpr {
     collect_terms(graph, fused.groups.iter().flat_map(|group| traffic(graph, group)))
 }
 
-/// Extent of an array that is read or written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Elements {
-    /// Axes of the array.
-    pub axes: AxisSet,
-    /// Portion of the cut axis, or none for all of it.
-    pub portion: Option<Portion>,
-}
-
-/// Returns the shape and dtype of each array that a group reads or writes.
-pub fn traffic<'g>(graph: &'g Graph, group: &'g Group) -> impl Iterator<Item = (Elements, DType)> + 'g {
+/// Returns the axes and the dtype of each array that a group reads or writes.
+pub fn traffic<'g>(graph: &'g Graph, group: &'g Group) -> impl Iterator<Item = (AxisSet, DType)> + 'g {
     let loads = group.loads.iter().map(|load| {
         let (own, dtype) = match *load {
             Load::Param(param) => {
@@ -357,31 +326,30 @@ pub fn traffic<'g>(graph: &'g Graph, group: &'g Group) -> impl Iterator<Item = (
             }
             Load::Stored(node) => (graph.node(node).axes, graph.node(node).dtype),
         };
-        let axes = group.moved.get(load).copied().unwrap_or(own);
-        (Elements { axes, portion: load.portion(graph) }, dtype)
+        (group.moved.get(load).copied().unwrap_or(own), dtype)
     });
-    let stores = group.stores.iter().map(|store| {
-        let (axes, portion) = (store.order.iter().copied().collect(), store.portion(graph));
-        (Elements { axes, portion }, graph.node(store.node).dtype)
-    });
+    let stores = group
+        .stores
+        .iter()
+        .map(|store| (store.order.iter().copied().collect(), graph.node(store.node).dtype));
     loads.chain(stores)
 }
 
 /// Adds up the bytes of arrays. Arrays of one shape are summed first, so that the formula reads
 /// `12*N*D + 4*D`.
-pub(crate) fn collect_terms(graph: &Graph, arrays: impl Iterator<Item = (Elements, DType)>) -> DimExpr {
-    let mut terms: Vec<(Elements, i64)> = Vec::new();
-    for (elements, dtype) in arrays {
-        match terms.iter_mut().find(|(known, _)| *known == elements) {
+pub(crate) fn collect_terms(graph: &Graph, arrays: impl Iterator<Item = (AxisSet, DType)>) -> DimExpr {
+    let mut terms: Vec<(AxisSet, i64)> = Vec::new();
+    for (axes, dtype) in arrays {
+        match terms.iter_mut().find(|(known, _)| *known == axes) {
             Some((_, bytes)) => *bytes += dtype.size() as i64,
-            None => terms.push((elements, dtype.size() as i64)),
+            None => terms.push((axes, dtype.size() as i64)),
         }
     }
-    let term = |(Elements { axes, portion }, bytes): &(Elements, i64)| {
-        let extents: Vec<DimExpr> = axes.iter().map(|axis| graph.extent_of(axis, *portion)).collect();
+    let term = |(axes, bytes): &(AxisSet, i64)| {
+        let extents: Vec<&DimExpr> = axes.iter().map(|axis| &graph.axis(axis).extent).collect();
         let fixed: i64 = extents.iter().filter_map(|extent| extent.as_const()).product();
         let symbols = extents.into_iter().filter(|extent| extent.as_const().is_none());
-        symbols.fold(DimExpr::constant(bytes * fixed), |product, extent| product * extent)
+        symbols.fold(DimExpr::constant(bytes * fixed), |product, extent| product * extent.clone())
     };
     terms.iter().map(term).fold(DimExpr::constant(0), |sum, term| sum + term)
 }

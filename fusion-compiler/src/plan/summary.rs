@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use super::{Compiled, FusedGraph};
 use crate::fuse::{Fused, Group, Load, Reason, Store, is_op};
 use crate::ir::dtype::DType;
-use crate::ir::graph::{AxisId, AxisSet, Dest, Graph, NodeId, Portion, SpanId};
+use crate::ir::graph::{AxisId, AxisSet, Dest, Graph, NodeId, SpanId};
 use crate::ir::plan::{Array, ArrayKind, Boundary, GroupSummary, Summary, Text, Traffic, VariantSummary};
 use crate::plan::assemble::{
-    Elements, all_bytes, collect_terms, kernel_name, load_dtype, load_name, reason_text, result_name,
-    traffic, value_name,
+    all_bytes, collect_terms, kernel_name, load_dtype, load_name, reason_text, result_name, traffic,
+    value_name,
 };
 use crate::schedule::Schedule;
 
@@ -81,8 +81,7 @@ impl Arrays {
             {
                 let axes = graph.param(param).kind.axes().map_or(&[][..], Vec::as_slice);
                 let (name, dtype) = (load_name(graph, load).into(), load_dtype(graph, load));
-                let tensor = (dtype, axes, load.portion(graph));
-                let number = arrays.push(graph, name, tensor, ArrayKind::Param);
+                let number = arrays.push(graph, name, (dtype, axes), ArrayKind::Param);
                 arrays.loads.insert(load, number);
             }
         }
@@ -100,25 +99,17 @@ impl Arrays {
         };
         // Readers see a result with its declared dims.
         let axes = store.output.map_or(&store.order, |i| &graph.outputs[i].axes);
-        let number = self.push(graph, name, (dtype, axes, store.portion(graph)), kind);
-        if store.is_whole(graph) {
-            self.loads.entry(Load::Stored(store.node)).or_insert(number);
-        }
+        let number = self.push(graph, name, (dtype, axes), kind);
+        self.loads.entry(Load::Stored(store.node)).or_insert(number);
         if let Some(i) = store.output {
             self.outputs.insert(i, number);
         }
     }
 
-    fn push(
-        &mut self,
-        graph: &Graph,
-        name: Text,
-        (dtype, axes, portion): (DType, &[AxisId], Option<Portion>),
-        kind: ArrayKind,
-    ) -> u16 {
-        let elements = Elements { axes: graph.parts(axes).into_iter().collect(), portion };
-        let bytes = collect_terms(graph, std::iter::once((elements, dtype)));
-        let shape = format!("{dtype}{}", dims(graph, axes, portion)).into();
+    fn push(&mut self, graph: &Graph, name: Text, (dtype, axes): (DType, &[AxisId]), kind: ArrayKind) -> u16 {
+        let parts = graph.parts(axes).into_iter().collect();
+        let bytes = collect_terms(graph, std::iter::once((parts, dtype)));
+        let shape = format!("{dtype}{}", dims(graph, axes)).into();
         self.all.push(Array { name, shape, bytes, kind });
         self.all.len() as u16 - 1
     }
@@ -130,17 +121,9 @@ fn output_kind(graph: &Graph, i: usize) -> ArrayKind {
 }
 
 /// Formats dims as users write them.
-fn dims(graph: &Graph, axes: &[AxisId], portion: Option<Portion>) -> String {
+fn dims(graph: &Graph, axes: &[AxisId]) -> String {
     let dim = |&id: &AxisId| {
         let axis = graph.axis(id);
-        let cut = graph.cut.as_ref().filter(|cut| cut.axis == id);
-        if let (Some(cut), Some(portion)) = (cut, portion) {
-            let at = cut.at.display(&graph.symbols);
-            return match portion {
-                Portion::Before => format!("{}: ..{at}", axis.name),
-                Portion::After => format!("{}: {at}..", axis.name),
-            };
-        }
         match axis.extent.as_const() {
             Some(extent) if axis.name != extent.to_string() => format!("{} = {extent}", axis.name),
             Some(_) | None => axis.name.clone(),

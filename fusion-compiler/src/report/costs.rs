@@ -163,9 +163,7 @@ fn writes_nothing(launch: &Launch<()>, extents: &[i64]) -> bool {
     let mut written = launch.buffers.iter().filter(|buffer| buffer.access != Access::Read).peekable();
     written.peek().is_some()
         && written.all(|buffer| match &buffer.reach {
-            Footprint::Linear(each) | Footprint::Part { each, .. } | Footprint::Strided { each, .. } => {
-                each.eval(extents) == Some(0)
-            }
+            Footprint::Linear(each) | Footprint::Strided { each, .. } => each.eval(extents) == Some(0),
             Footprint::Whole | Footprint::Windows(_) => false,
         })
 }

@@ -13,7 +13,7 @@ use super::{Access, Operand, Work, views};
 use crate::fuse::Load;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
-use crate::ir::graph::{AxisSet, NodeId, NodeKind, ParamId, Portion};
+use crate::ir::graph::{AxisSet, NodeId, NodeKind, ParamId};
 use crate::ir::kernel::{
     Buffer, BufferId, Builder, Expr, IndexWidth, Kernel, Lanes, Shared, SharedId, Stmt, Type, UNIFORM_LEN,
     Uniform, UniformId, Value, Values,
@@ -53,7 +53,6 @@ const BINDING_BYTES: i64 = 128 << 20;
 /// binding.
 pub(super) fn is_windowed(work: &Work<'_>, operand: &Operand) -> bool {
     !operand.moved
-        && operand.portion.is_none()
         && reach(work.graph, work.group, operand) == Footprint::Whole
         && bytes(work.graph, operand).as_const().is_none_or(|bytes| bytes > BINDING_BYTES)
 }
@@ -73,8 +72,6 @@ pub(super) struct Body<'w> {
     /// What has few elements and may yet be bound as a uniform.
     uniform_buffers_left: usize,
     pub(super) sight: Addressing,
-    /// What of the axis of the cut the statements at hand are for, where they are not for all.
-    pub(super) portion: Option<Portion>,
     /// Those of the space, and then those of a row if it has rows.
     pub(super) dims: &'w [SpaceDim],
     /// Which of them vectors run along …
@@ -123,7 +120,6 @@ impl<'w> Body<'w> {
             rebased: facts.rebased,
             uniform_buffers_left: facts.uniform_buffers_max,
             sight,
-            portion: None,
             dims,
             vector: dims.len() - 1,
             line: None,
@@ -324,9 +320,6 @@ impl<'w> Body<'w> {
     pub(super) fn compute(&mut self, place: &Place) {
         let mut stores = Vec::new();
         for (store, &buffer) in self.work.group.stores.iter().zip(&self.work.stores) {
-            if self.is_left_out(buffer) {
-                continue;
-            }
             let operand = &self.work.operands[usize::from(buffer.0)];
             let axes: AxisSet = operand.axes.iter().copied().collect();
             for unrolled in self.assignments(axes) {
@@ -455,11 +448,7 @@ impl<'w> Body<'w> {
         match &node.kind {
             NodeKind::Coord(axis) => self.moved_along(at, *axis).into_iter().collect(),
             NodeKind::Input(_) | NodeKind::Scalar(_) | NodeKind::Literal(_) | NodeKind::Extent(_) => vec![],
-            NodeKind::Apply(_) if self.holds(of).is_some() => vec![],
             NodeKind::Apply(_) | NodeKind::Cast => {
-                if let Some(choice) = self.choice(of) {
-                    return vec![choice];
-                }
                 node.args.iter().map(|&arg| point(graph, arg, at)).collect()
             }
             NodeKind::Reduce(_, axes) => {
@@ -504,17 +493,11 @@ impl<'w> Body<'w> {
     }
 
     fn make(&mut self, key: Point, level: Level, place: &Place) -> Value {
-        if let Some(stages) = self.holds(&key) {
-            return self.top().constant(DType::Bool, Const::Bool(stages));
-        }
         let operands: Vec<Value> = self.operands(&key).iter().map(|key| self.values[key].1).collect();
         let node = self.work.graph.node(key.0);
         match &node.kind {
             NodeKind::Input(param) => {
                 let buffer = self.work.loads[&Load::Param(*param)];
-                if self.is_left_out(buffer) {
-                    return self.top().constant(node.dtype, Const::zero(node.dtype));
-                }
                 self.load(buffer, &key, level, place)
             }
             NodeKind::Scalar(ParamId(param)) => {
@@ -528,7 +511,6 @@ impl<'w> Body<'w> {
                 let extent = self.extent(extent);
                 self.top().cast(extent, node.dtype)
             }
-            NodeKind::Apply(Op::Select) if self.choice(&key).is_some() => operands[0],
             NodeKind::Apply(Op::Exp) if self.work.graph.is_nonpositive(node.args[0]) => {
                 self.at(level).apply(Op::ExpOfNonpositive, &operands)
             }

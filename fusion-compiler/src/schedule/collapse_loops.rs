@@ -38,7 +38,7 @@ pub(super) fn line(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim]) -> O
     let [.., along, inner] = dims else { return None };
     let is_long = inner.extent.as_const().is_some_and(|extent| extent >= ROW_MIN);
     let writes_in_order = work.stores.iter().all(|&store| is_linear(work, store));
-    if is_long || !writes_in_order || work.has_portions() || costs_each_row(work, (along, inner)) {
+    if is_long || !writes_in_order || costs_each_row(work, (along, inner)) {
         return None;
     }
     // What lies apart is not known before it is read.

@@ -68,13 +68,11 @@ pub(super) fn rows(
         is_there = Some(b.apply(Op::Lt, &[own, end]));
     }
     let of_row = body.decode_dims(row, shape.rows);
-    let inside = body.each_portion(&of_row, |body| {
-        of_one_row(work, shape, body, (along, how_many), (row, is_there, &of_row))
-    });
+    let inside = of_one_row(work, shape, body, (along, how_many), (row, is_there, &of_row));
     body.push(Stmt::Loop { var, kind, start, end, step: rows_at_once, carried: vec![], body: inside });
 }
 
-/// All that is done for the row with these coordinates, or for its portion at hand; nothing is written where it is not there.
+/// All that is done for the row with these coordinates; nothing is written where it is not there.
 fn of_one_row(
     work: &Work<'_>,
     shape: &Shape,
@@ -165,10 +163,8 @@ fn store_of_row(
     along: &ThreadMapping,
 ) {
     let group = work.group;
-    let own =
-        |(store, buffer): &(&Store, &BufferId)| !group.is_of_elements(store) && !body.is_left_out(**buffer);
-    let own: Vec<_> = group.stores.iter().zip(&work.stores).filter(own).collect();
-    let (of_none, of_row): (Vec<_>, Vec<_>) = own.into_iter().partition(|(store, _)| group.is_of_none(store));
+    let own = group.stores.iter().zip(&work.stores).filter(|(store, _)| !group.is_of_elements(store));
+    let (of_none, of_row): (Vec<_>, Vec<_>) = own.partition(|(store, _)| group.is_of_none(store));
     let mut stores = |all: Vec<(&Store, &BufferId)>| -> Vec<Stmt> {
         all.into_iter().map(|(store, &buffer)| body.store(buffer, store.node, place)).collect()
     };

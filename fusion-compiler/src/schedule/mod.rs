@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crate::fuse::{Group, Load};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
-use crate::ir::graph::{Access, AxisId, Graph, NodeId, Portion};
+use crate::ir::graph::{Access, AxisId, Graph, NodeId};
 use crate::ir::kernel::{BufferId, Kernel, UNIFORM_LEN, Value};
 use crate::ir::plan::{BufferArg, Condition, Slot, Space};
 use crate::target::TargetFacts;
@@ -21,7 +21,6 @@ mod each_row;
 mod one_hot_gather;
 mod passes;
 mod pointwise;
-mod portion;
 mod position;
 mod row;
 mod row_loop;
@@ -58,7 +57,7 @@ impl Schedule {
 pub fn chosen(work: &Work<'_>) -> Schedule {
     if work.group.cols.is_empty() {
         Schedule::Pointwise
-    } else if column::fits(work) && !work.has_portions() && work.group.of_all(work.graph).is_empty() {
+    } else if column::fits(work) && work.group.of_all(work.graph).is_empty() {
         Schedule::Column
     } else {
         Schedule::Row
@@ -81,9 +80,6 @@ pub fn schedule(work: &Work<'_>, facts: &TargetFacts) -> (Vec<Config>, Vec<Scrat
         }
         Schedule::Row => {
             let mut configs: Vec<Config> = alone(row::row(work, facts));
-            if work.has_portions() {
-                return (bindable(configs, facts), vec![]);
-            }
             let (split, scratch) = split_reduction::split(work, facts, Schedule::Row);
             let before = split_reduction::before(work, facts, &configs);
             configs.splice(before..before, split);
@@ -177,8 +173,6 @@ pub struct Operand {
     pub axes: Vec<AxisId>,
     /// Whether it is of `UNIFORM_LEN` elements at most, whatever the extents.
     pub few: bool,
-    /// What it has of the first of them, where that is cut and it has not all.
-    pub portion: Option<Portion>,
     /// Whether it is read at other places than those of the elements at hand.
     pub moved: bool,
     /// One of the axes that is none in memory: parts that take turns along the axis before it.
@@ -208,16 +202,6 @@ impl<'g> Work<'g> {
     fn has_others_along(&self) -> bool {
         let is_along = |operand: &Operand| self.group.cols.iter().any(|axis| operand.axes.contains(axis));
         self.operands.iter().any(|operand| is_along(operand) && !self.lies_as_rows(operand))
-    }
-
-    /// Whether something that is read or written has a portion of an axis.
-    fn has_portions(&self) -> bool {
-        self.operands.iter().any(|operand| operand.portion.is_some())
-    }
-
-    /// The portions of the space that are gone through apart, each with what has elements there: all at once where all has.
-    fn portions(&self) -> Vec<Option<Portion>> {
-        if self.has_portions() { vec![Some(Portion::Before), Some(Portion::After)] } else { vec![None] }
     }
 
     /// The same where this is done with a buffer.

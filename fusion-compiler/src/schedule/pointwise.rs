@@ -12,7 +12,7 @@ use super::space::{SpaceDim, bytes, dims, lanes, width_conditions, widths};
 use super::{Scheduled, Work};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
-use crate::ir::graph::{Access, Portion};
+use crate::ir::graph::Access;
 use crate::ir::kernel::{Expr, IndexWidth, Lanes, LoopKind, Stmt, Type, Value};
 use crate::ir::op::Op;
 use crate::ir::plan::{Condition, Footprint, Space, UniformArg};
@@ -29,7 +29,7 @@ pub(super) fn pointwise(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> 
         }
         Vectors::Lanes(most) => {
             let one = dims.iter().all(|dim| dim.extent.as_const() == Some(1));
-            let alone = one || !work.group.unrolled.is_empty() || is_cut_along(work, &dims);
+            let alone = one || !work.group.unrolled.is_empty();
             let lanes = if alone { vec![1] } else { vec![lanes(work, facts, most), 1] };
             let lanes = if is_line(work, &dims) { &lanes[..1] } else { &lanes[..] };
             let widths = widths(work, facts);
@@ -102,12 +102,6 @@ fn is_line(work: &Work<'_>, dims: &[SpaceDim]) -> bool {
     dims.len() == 1 && !work.operands.iter().any(|operand| operand.moved)
 }
 
-/// Whether elements of different portions lie side by side.
-fn is_cut_along(work: &Work<'_>, dims: &[SpaceDim]) -> bool {
-    let cut = work.graph.cut_axis().filter(|_| work.has_portions());
-    cut.is_some_and(|cut| dims[dims.len() - 1].axes.contains(&cut))
-}
-
 /// A loop over elements, dealt out to all threads, `lanes` at a time.
 fn grid_loop(body: &mut Body<'_>, (start, end): (Value, Value), lanes: u8, across: Option<Across>) {
     let step = body.top().index(i64::from(lanes));
@@ -146,38 +140,21 @@ fn rest_loop(body: &mut Body<'_>, (start, end): (Value, Value), lanes: u8) {
 /// The work on `lanes` elements, of which this is the first.
 fn elements(body: &mut Body<'_>, element: Value, lanes: u8) -> Vec<Stmt> {
     let coordinates = body.decode(element);
-    let place = Place {
-        element,
-        coordinates: coordinates.clone(),
-        lanes: Lanes::Const(lanes),
-        apart: false,
-        in_row: None,
-    };
-    body.each_portion(&coordinates, |body| {
-        body.compute(&place);
-        let (mut stmts, inner) = body.take();
-        stmts.extend(inner);
-        stmts
-    })
+    body.compute(&Place { element, coordinates, lanes: Lanes::Const(lanes), apart: false, in_row: None });
+    let (mut stmts, inner) = body.take();
+    stmts.extend(inner);
+    stmts
 }
 
 fn on_cpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], grain: u32) -> Scheduled {
     let mut body = Body::new(work, facts, dims, work.name.into(), (IndexWidth::Bits64, Addressing::Whole));
     let items = Items::of(&mut body, &dims[dims.len() - 1].extent, grain);
     let Items { row, element, col, len, .. } = items;
-    let run = Segment { element, coordinates: body.decode_outer(row), col, len };
-    let inside = if is_cut_along(work, dims) {
-        let of_portion = |portion| {
-            body.begin(Some(portion));
-            let (mut stmts, is_there, part) = part_of(&mut body, &run, portion);
-            stmts.push(Stmt::If { cond: is_there, body: of_run(&mut body, part) });
-            stmts
-        };
-        [Portion::Before, Portion::After].into_iter().flat_map(of_portion).collect()
-    } else {
-        let whole = [run.coordinates.as_slice(), &[col]].concat();
-        body.each_portion(&whole, |body| of_run(body, run.clone()))
-    };
+    let mut coordinates = body.decode_outer(row);
+    coordinates.push(col);
+    body.compute(&Place { element, coordinates, lanes: Lanes::Loop, apart: false, in_row: None });
+    let (mut inside, inner) = body.take();
+    inside.push(Stmt::Vector { len, body: inner, folds: vec![] });
     items.deal(&mut body, inside);
     scheduled(dims, body, vec![], grain)
 }
@@ -226,52 +203,13 @@ impl Items {
     }
 }
 
-/// Elements next to each other in a row.
-#[derive(Clone)]
-struct Segment {
-    /// The number of the first.
-    element: Value,
-    /// Those of the row.
-    coordinates: Vec<Value>,
-    /// The first in the row.
-    col: Value,
-    len: Value,
-}
-
-/// A vector loop over a run.
-fn of_run(body: &mut Body<'_>, Segment { element, mut coordinates, col, len }: Segment) -> Vec<Stmt> {
-    coordinates.push(col);
-    body.compute(&Place { element, coordinates, lanes: Lanes::Loop, apart: false, in_row: None });
-    let (mut inside, inner) = body.take();
-    inside.push(Stmt::Vector { len, body: inner, folds: vec![] });
-    inside
-}
-
-/// The elements of a run that are in a portion of its row, whether there are any, and what finds them.
-fn part_of(body: &mut Body<'_>, run: &Segment, portion: Portion) -> (Vec<Stmt>, Value, Segment) {
-    let cut = body.cut().unwrap_or_else(|| unreachable!("only what is cut has portions"));
-    let op = match portion {
-        Portion::Before => Op::Min,
-        Portion::After => Op::Max,
-    };
-    let mut b = body.item();
-    let end = b.apply(Op::Add, &[run.col, run.len]);
-    let [first, end] = [run.col, end].map(|at| b.apply(op, &[at, cut.1]));
-    let len = b.apply(Op::Sub, &[end, first]);
-    let ahead = b.apply(Op::Sub, &[first, run.col]);
-    let element = b.apply(Op::Add, &[run.element, ahead]);
-    let is_there = b.apply(Op::Lt, &[first, end]);
-    let part = Segment { element, coordinates: run.coordinates.clone(), col: first, len };
-    (body.take_item(), is_there, part)
-}
-
 pub(super) fn scheduled(dims: &[SpaceDim], body: Body<'_>, when: Vec<Condition>, grain: u32) -> Scheduled {
     let (outer, inner) = dims.split_at(dims.len() - 1);
     let rows = DimExpr::product(outer.iter().map(|dim| &dim.extent));
     let space = Space { rows, cols: inner[0].extent.clone(), grain, each: DimExpr::constant(1) };
     let (kernel, buffers) = body.finish();
     for buffer in &buffers {
-        let linear = matches!(buffer.reach, Footprint::Linear(_) | Footprint::Part { .. });
+        let linear = matches!(buffer.reach, Footprint::Linear(_));
         debug_assert!(buffer.access == Access::Read || linear, "writes are linear");
     }
     let (row_memory, cluster) = (DimExpr::constant(0), DimExpr::constant(1));

@@ -6,7 +6,7 @@
 use super::Operand;
 use super::body::{Addressing, Body, Level, Place, is_windowed};
 use super::pointwise::lane_index;
-use super::space::{SpaceDim, missing, reach, stride};
+use super::space::{SpaceDim, reach, stride};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{AxisId, NodeKind};
@@ -171,11 +171,9 @@ impl Body<'_> {
                 let index = self.rebase(buffer, level, index);
                 Address { stride: per as u32, phase, ..Address::new(buffer, index) }
             }
-            Footprint::Linear(_)
-            | Footprint::Part { .. }
-            | Footprint::Strided { .. }
-            | Footprint::Whole
-            | Footprint::Windows(_) => self.strided(buffer, level, (at, lanes), place),
+            Footprint::Linear(_) | Footprint::Strided { .. } | Footprint::Whole | Footprint::Windows(_) => {
+                self.strided(buffer, level, (at, lanes), place)
+            }
         }
     }
 
@@ -236,13 +234,6 @@ impl Body<'_> {
             *(if of == level { &mut index } else { &mut ahead }) = Some(so_far);
         }
         let index = index.unwrap_or_else(|| self.at(level).index(0));
-        let index = match missing(graph, operand) {
-            Some(missing) => {
-                let missing = self.extent(&missing);
-                self.at(level).apply(Op::Sub, &[index, missing])
-            }
-            None => index,
-        };
         if self.sight == Addressing::Windowed && is_windowed(self.work, operand) {
             return self.through_window(buffer, index, start, strides);
         }

@@ -43,7 +43,6 @@ pub(super) fn row(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
             let most = lanes(work, facts, most).max(scaling);
             let rows = Rows {
                 several: !work.group.order.is_empty(),
-                cut: work.has_portions(),
                 after_parts: shape.partials > 0,
                 stages: !staged.is_empty(),
                 narrow: staged.first().is_some_and(|staged| staged.dtype.is_narrow()),
@@ -468,14 +467,12 @@ fn stage(
 ) {
     let len = match facts.row_memory {
         RowMemory::AtLaunch => SharedLen::AtLaunch,
-        // Short rows take no more, so that more groups have room.
-        RowMemory::Fixed(elements) if config.rows_per_team > 1 => {
+        // No more than the longest rows take, so that more groups have room.
+        RowMemory::Fixed(elements) => {
             let rows = places(&staging.values) * i64::from(config.rows_per_team);
             let all = config.row_max.saturating_mul(rows);
             SharedLen::Fixed(u32::try_from(all).map_or(elements, |all| all.min(elements)))
         }
-        // Where rows are cut, teams of as many threads have one kernel.
-        RowMemory::Fixed(elements) => SharedLen::Fixed(elements),
         RowMemory::Scratch => unreachable!("a thread alone has no team to share with"),
     };
     let dtype = staging.values.first().map_or(DType::F32, |staged| staged.dtype);
@@ -541,7 +538,7 @@ fn written_last(work: &Work<'_>, shape: &Shape, id: NodeId) -> Option<BufferId> 
     let stages = |(store, buffer): &(&Store, &BufferId)| {
         let operand = &work.operands[usize::from(buffer.0)];
         let is_alike = graph.node(store.node).dtype == graph.node(id).dtype && work.lies_as_rows(operand);
-        is_alike && operand.access == Access::Write && operand.portion.is_none()
+        is_alike && operand.access == Access::Write
     };
     let mut stores = group.stores.iter().zip(&work.stores).filter(|_| shape.part.is_none());
     stores.find(stages).map(|(_, &buffer)| buffer)
@@ -552,8 +549,7 @@ fn scheduled(shape: &Shape, body: Body<'_>, when: Vec<Condition>) -> Scheduled {
     let space = Space { rows, cols: DimExpr::constant(1), grain: 1, each: shape.each() };
     let (kernel, buffers) = body.finish();
     for buffer in &buffers {
-        let known =
-            matches!(buffer.reach, Footprint::Linear(_) | Footprint::Part { .. } | Footprint::Strided { .. });
+        let known = matches!(buffer.reach, Footprint::Linear(_) | Footprint::Strided { .. });
         let is_owned = known || shape.partials > 0;
         debug_assert!(buffer.access == Access::Read || is_owned, "rows own what is written of them");
     }

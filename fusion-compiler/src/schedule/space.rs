@@ -5,7 +5,7 @@
 
 use crate::fuse::Group;
 use crate::ir::dim::DimExpr;
-use crate::ir::graph::{Access, AxisId, AxisSet, Graph, NodeId, NodeKind, Portion};
+use crate::ir::graph::{Access, AxisId, AxisSet, Graph, NodeId, NodeKind};
 use crate::ir::kernel::IndexWidth;
 use crate::ir::plan::{Condition, Footprint};
 use crate::target::{TargetFacts, Vectors};
@@ -60,8 +60,6 @@ fn merged(graph: &Graph, group: &Group, axes: &[AxisId], operands: &[Operand]) -
     let asked: AxisSet = group.nodes.iter().filter_map(|&id| coordinate(graph, id)).collect();
     // Whose turn it is follows from the coordinates of the dim that it is outermost in.
     let asked = asked.minus(operands.iter().filter_map(|operand| operand.interleave_axis).collect());
-    let cut = graph.cut_axis().filter(|_| operands.iter().any(|operand| operand.portion.is_some()));
-    let asked = cut.into_iter().fold(asked, AxisSet::with);
     let mut dims: Vec<SpaceDim> = Vec::new();
     for &axis in axes {
         let extent = graph.axis(axis).extent.clone();
@@ -132,20 +130,11 @@ pub(super) fn reach(graph: &Graph, group: &Group, operand: &Operand) -> Footprin
     };
     let per = DimExpr::product(inner.iter().map(|&axis| &graph.axis(axis).extent));
     // In the space's own order, a run of the rest for each of its elements.
-    if operand.portion.is_some() {
-        let from = missing(graph, operand).unwrap_or_else(|| DimExpr::constant(0));
-        Footprint::Part { each: per, from }
-    } else if per.as_const().is_none_or(|per| u32::try_from(per).is_ok()) {
+    if per.as_const().is_none_or(|per| u32::try_from(per).is_ok()) {
         Footprint::Linear(per)
     } else {
         Footprint::Whole
     }
-}
-
-/// Elements that come before the first that an operand has, if it lacks some.
-pub(super) fn missing(graph: &Graph, operand: &Operand) -> Option<DimExpr> {
-    let cut = graph.cut.as_ref().filter(|_| operand.portion == Some(Portion::After))?;
-    Some(cut.at.clone() * stride(graph, operand, cut.axis)?)
 }
 
 /// How positions follow where rows lie side by side.

@@ -400,17 +400,7 @@ fn memory(
     let slot = Slot::Temp(work.temporaries + scratch.len() as u16);
     let len = DimExpr::product(axes.iter().map(|&axis| &graph.axis(axis).extent));
     scratch.push(Scratch { dtype, len, few: false });
-    Operand {
-        slot,
-        name,
-        dtype,
-        access: Access::Read,
-        axes,
-        few: false,
-        portion: None,
-        moved: false,
-        interleave_axis: None,
-    }
+    Operand { slot, name, dtype, access: Access::Read, axes, few: false, moved: false, interleave_axis: None }
 }
 
 /// Shows parts that take turns what they read: each every so many of the coordinates along what is cut.

@@ -126,11 +126,6 @@ impl Body<'_> {
         }
     }
 
-    /// Says that no held value is there.
-    pub(super) fn unfill(&mut self) {
-        self.stages.by_node.values_mut().for_each(|staged| staged.filled = false);
-    }
-
     /// Says that those held values are there that the run at hand has made.
     pub(super) fn fill_made(&mut self) {
         let is_some = self.stages.outside || self.stages.unfinished;

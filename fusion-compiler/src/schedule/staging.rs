@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Work;
 use crate::fuse::{Load, is_op, is_transcendental};
 use crate::ir::dtype::DType;
-use crate::ir::graph::{Node, NodeId, NodeKind, Portion, Reduce};
+use crate::ir::graph::{Node, NodeId, NodeKind, Reduce};
 use crate::ir::kernel::BufferId;
 use crate::target::{RowMemory, TargetFacts};
 
@@ -79,13 +79,9 @@ pub(super) fn places(work: &Work<'_>, of: &[NodeId]) -> Vec<(usize, bool)> {
     in_order.sort_by_key(|id| (first(id), *id));
     let (mut taken, mut places): (Vec<NodeId>, BTreeMap<NodeId, (usize, bool)>) = (vec![], BTreeMap::new());
     for id in in_order {
-        // On either side of a cut: where it is made of something else, the other may be needed after it.
-        let made_of = work.portions().into_iter().map(|portion| made_of_in(work, id, &staged, portion));
-        let made_of: Vec<_> = made_of.collect();
-        let is_free = |other: &NodeId| {
-            last(other) < first(&id)
-                || last(other) == first(&id) && made_of.iter().all(|all| all.contains(other))
-        };
+        let made_of = made_of(work, id, &staged);
+        let is_free =
+            |other: &NodeId| last(other) < first(&id) || last(other) == first(&id) && made_of.contains(other);
         let place = taken.iter().position(is_free).unwrap_or(taken.len());
         places.insert(id, (place, place == taken.len()));
         match taken.get_mut(place) {
@@ -138,24 +134,11 @@ fn joints(work: &Work<'_>, staged: &BTreeSet<NodeId>, may_be: &dyn Fn(NodeId) ->
 
 /// What a value of an element is made of in the run that makes it, itself included.
 fn made_of(work: &Work<'_>, made: NodeId, staged: &BTreeSet<NodeId>) -> BTreeSet<NodeId> {
-    made_of_in(work, made, staged, None)
-}
-
-/// The same in a portion, where that decides what is chosen.
-fn made_of_in(
-    work: &Work<'_>,
-    made: NodeId,
-    staged: &BTreeSet<NodeId>,
-    portion: Option<Portion>,
-) -> BTreeSet<NodeId> {
     let (mut all, mut open) = (BTreeSet::new(), vec![made]);
     while let Some(id) = open.pop() {
         let known = is_reduced(work, id) || is_far(work, id) || staged.contains(&id) && id != made;
         if all.insert(id) && !known {
-            match portion.and_then(|portion| work.graph.chosen_in(id, portion)) {
-                Some(chosen) => open.push(chosen),
-                None => open.extend(&work.graph.node(id).args),
-            }
+            open.extend(&work.graph.node(id).args);
         }
     }
     all

@@ -186,3 +186,25 @@ fn in_place_is_one_buffer() {
         ],
     );
 }
+
+/// A value of a row that the row reads too is one buffer where no target splits the row, and two elsewhere.
+#[test]
+fn values_of_rows_are_in_place_where_rows_are_whole() {
+    let outputs = |source: &str| Target::ALL.map(|target| plan(source, target).outputs.len());
+    let update = |dims: &str| {
+        outputs(&format!(
+            "pub fn f(p: &mut f32[{dims}], u: &mut f32[N]) {{
+                let x = p * u;
+                p = x - mean(x, D);
+                u = max(abs(x), D);
+            }}"
+        ))
+    };
+    assert_eq!(update("N, D = 256"), [0; 3]);
+    assert_eq!(update("N, D = 32768"), [0; 3]);
+    // Long rows, rows of any length, columns, and rows of which no element is written.
+    assert_eq!(update("N, D = 32769"), [1; 3]);
+    assert_eq!(update("N, D"), [1; 3]);
+    assert_eq!(update("D = 256, N"), [1; 3]);
+    assert_eq!(outputs("pub fn f(x: f32[N, D = 256], u: &mut f32[N]) { u = max(abs(x * u), D); }"), [1; 3]);
+}

@@ -262,11 +262,7 @@ impl Layout {
         };
         let (first, rest): (Vec<_>, Vec<_>) = (0..sizes.len()).partition(|&i| sizes[i] >= LARGE);
         let large = place(&first, BLOCK)?;
-        let end = place(&rest, Coalescing::Optimal.bytes() / size_of::<f32>())?;
-        // Small tensors form whole rows of `BLOCK` elements.
-        let len =
-            end.checked_next_multiple_of(BLOCK).filter(|len| len.checked_mul(size_of::<f32>()).is_some());
-        let len = len.ok_or_else(|| Error::TooLarge { shape: shapes[0].clone() })?;
+        let len = place(&rest, Coalescing::Optimal.bytes() / size_of::<f32>())?;
         Ok(Layout { elements: sizes.iter().sum(), names, shapes, starts, numbers, large, len })
     }
 

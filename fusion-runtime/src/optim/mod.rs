@@ -1,8 +1,9 @@
-//! Optimizers that update all parameters of a model in one launch.
+//! Optimizers that update all parameters of a model in one or two launches.
 //!
 //! Parameters, gradients and state are stored in an [`Arena`] each: named tensors in one allocation. A step
-//! is one kernel over the whole arena, on any device. Gradient clipping or loss scaling adds one or two
-//! launches for the norm. A parameter group with its own options is an arena and an [`Optimizer`] of its own.
+//! is one kernel over the whole arena, on any device. With 8-bit states it is two kernels: one for large
+//! tensors, and one for small tensors. Gradient clipping or loss scaling adds one or two launches for the
+//! norm. A parameter group with its own options is an arena and an [`Optimizer`] of its own.
 //!
 //! ```
 //! use fusion_runtime::optim::{AdamW, Arena, Optimizer};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::arena::{BLOCK, Layout};
+use super::arena::Layout;
 use super::rule::{Precision, Rule, States, Step};
 use super::shadow_copy::{Follow, ShadowCopy};
 use super::state_8bit::State8Bit;
@@ -11,10 +11,9 @@ use super::update;
 use super::{Arena, GradScaler};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::shape::Shape;
 use crate::tensor::{Float, Tensor};
 
-/// An optimizer, which updates the parameters of one arena in one launch per step.
+/// An optimizer, which updates the parameters of one arena in one launch per step, or two with 8-bit states.
 #[derive(Debug)]
 pub struct Optimizer {
     pub(super) rule: Rule,
@@ -27,7 +26,7 @@ pub struct Optimizer {
     pub(super) blocks: Option<State8Bit>,
     /// 16-bit states.
     pub(super) halves: Option<StateBf16>,
-    /// Followers of the parameters. The launch of the step updates the first one too.
+    /// Followers of the parameters. The launches of the step update the first one too.
     pub(super) followers: Vec<Box<dyn Follow>>,
     /// Number of calls of `step`, skipped ones included.
     pub(super) calls: u64,
@@ -60,10 +59,8 @@ impl Optimizer {
             let what = format!("has no state in `Precision::{:?}`: take `Precision::F32`", rule.precision());
             return Err(Error::Parameter { name: "amsgrad".into(), what });
         }
-        let len = params.flat().len();
-        let shape =
-            if in_blocks { [(len - params.large()) / BLOCK, BLOCK].into() } else { Shape::from([len]) };
-        let state = |(_, value): (&str, f32)| Tensor::full(device, value, shape.clone());
+        let len = params.flat().len() - if in_blocks { params.large() } else { 0 };
+        let state = |(_, value): (&str, f32)| Tensor::full(device, value, [len]);
         let states = if in_halves { vec![] } else { rule.states() };
         Ok(Optimizer {
             states: states.into_iter().map(state).collect::<Result<_>>()?,

@@ -7,6 +7,7 @@ use super::state_8bit::State8Bit;
 use super::state_bf16::StateBf16;
 use super::update;
 use crate::error::Result;
+use crate::shape::Shape;
 use crate::tensor::{Float, Tensor};
 
 /// Stochastic gradient descent, `torch.optim.SGD`.
@@ -43,7 +44,7 @@ pub enum Precision {
     /// Stochastic rounding keeps the stored value right on average: a moment moves even by less than its last
     /// bit. Random bits are the same in each run.
     Bf16,
-    /// 1 byte per value for tensors of 4096 elements or more, and `F32` for smaller ones, in one launch.
+    /// 1 byte per value for tensors of 4096 elements or more, and `F32` for smaller ones: a launch for each kind.
     ///
     /// Each block of 256 elements has a scale, its largest value (Dettmers et al. 2022). A gradient that is
     /// not finite, in a step that is not skipped, therefore destroys the moments of its block. A byte encodes
@@ -254,6 +255,24 @@ impl<'a, T: Float> Step<'a, T> {
         let Step { p, g, factor, calls, skipped, lr, .. } = self;
         Step { p, g, factor, calls, skipped, lr, followed: Some((q, taken)) }
     }
+
+    /// Runs a step over the elements from `start` on, as tensors of this shape.
+    pub(super) fn over(
+        &mut self,
+        start: usize,
+        shape: Shape,
+        run: impl FnOnce(Step<'_, T>) -> Result<()>,
+    ) -> Result<()> {
+        let Step { p, g, factor, calls, skipped, lr, followed } = self;
+        let g = &g.part(start, shape.clone());
+        let (calls, factor, skipped, lr) = (*calls, *factor, *skipped, *lr);
+        p.lend(start, shape.clone(), |p| match followed {
+            None => run(Step { p, g, factor, calls, skipped, lr, followed: None }),
+            Some((q, taken)) => q.lend(start, shape, |q| {
+                run(Step { p, g, factor, calls, skipped, lr, followed: Some((q, *taken)) })
+            }),
+        })
+    }
 }
 
 /// The states of a rule, by storage type.
@@ -337,13 +356,13 @@ impl Rule {
         }
     }
 
-    /// Runs one step as one launch.
+    /// Runs one step as one launch, or two with states of 8 bits.
     pub(super) fn step<T: Float>(&self, states: States<'_>, step: Step<'_, T>) -> Result<()> {
         let states = match (states, self.adam()) {
             (States::F32(states), Some(numbers)) => return numbers.step(states, step),
             (States::Bf16(halves), Some(numbers)) => return halves.step(numbers, step),
             (States::Bits8(blocks, states), Some(numbers)) => {
-                return blocks.step(all_of(states), numbers, step);
+                return blocks.step(states, numbers, step);
             }
             (States::F32(states), None) => states,
             (States::Bf16(_) | States::Bits8(..), None) => unreachable!("fewer bits are of Adam's states"),
@@ -451,7 +470,7 @@ pub(super) struct AdamNumbers {
 }
 
 impl AdamNumbers {
-    fn step<T: Float>(self, states: &mut [Tensor<f32>], step: Step<'_, T>) -> Result<()> {
+    pub(super) fn step<T: Float>(self, states: &mut [Tensor<f32>], step: Step<'_, T>) -> Result<()> {
         let AdamNumbers { fresh: [fresh1, fresh2], logs: [log1, log2], eps, up, l2, decay } = self;
         if let [m, v, w] = states {
             return call!(

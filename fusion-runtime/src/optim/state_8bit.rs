@@ -1,6 +1,6 @@
 //! 8-bit state of Adam: a code per element, and a scale per block, which is the largest value of the block.
 //!
-//! Small tensors have `f32` moments instead of blocks. One launch updates both.
+//! Small tensors have `f32` moments instead of blocks, and a launch of their own.
 
 use super::Arena;
 use super::arena::BLOCK;
@@ -8,7 +8,6 @@ use super::rule::{AdamNumbers, Step, call};
 use super::update;
 use crate::device::Device;
 use crate::error::Result;
-use crate::shape::Shape;
 use crate::tensor::{Float, Tensor};
 
 /// Minimum of `eps`, so that 0 divided by 0 gives 0. The constant is far below the root of any number.
@@ -67,35 +66,28 @@ impl State8Bit {
         Ok(())
     }
 
-    /// Runs one step as one launch. `[m, v]` are the moments of the small tensors.
+    /// Runs one step as two launches: one over the blocks, and one over the small tensors with these moments.
     pub(super) fn step<T: Float>(
         &mut self,
-        [m, v]: [&mut Tensor<f32>; 2],
+        small: &mut [Tensor<f32>],
         numbers: AdamNumbers,
-        step: Step<'_, T>,
+        mut step: Step<'_, T>,
     ) -> Result<()> {
-        let AdamNumbers { fresh: [fresh1, fresh2], logs: [log1, log2], eps, up, l2, decay } = numbers;
         // Elements without a gradient so far do not move, nor does the padding of the last block. A NaN would
         // destroy its block.
-        let eps = eps.max(EPS_MIN);
-        let Step { p, g, factor, calls, skipped, lr, followed } = step;
+        let numbers = AdamNumbers { eps: numbers.eps.max(EPS_MIN), ..numbers };
+        let AdamNumbers { fresh: [fresh1, fresh2], logs: [log1, log2], eps, up, l2, decay } = numbers;
         let State8Bit { codes, units } = self;
-        let rows = Shape::from([p.len() / BLOCK, BLOCK]);
-        let g = &g.part(0, rows.clone());
-        let seed = calls as u32;
-        let mut update = |p: &mut Tensor<f32>, followed: Option<(&mut Tensor<T>, f32)>| {
-            let step = Step { p, g, factor, calls, skipped, lr, followed };
+        let (large, all, seed) = (codes.len(), step.p.len(), step.calls as u32);
+        step.over(0, codes.shape().clone(), |blocks| {
             call!(
-                step,
+                blocks,
                 [adam_8bit adam_8bit_followed],
-                [codes, units, m, v],
+                [codes, units],
                 [fresh1, log1, fresh2, log2, eps, up, l2, decay, seed]
             )
-        };
-        p.lend(0, rows.clone(), |p| match followed {
-            None => update(p, None),
-            Some((q, taken)) => q.lend(0, rows, |q| update(p, Some((q, taken)))),
-        })
+        })?;
+        step.over(large, [all - large].into(), |rest| numbers.step(small, rest))
     }
 
     /// Returns the size of codes and scales in bytes.

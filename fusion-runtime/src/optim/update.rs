@@ -1,4 +1,5 @@
-//! The update formulas, as functions of `fuse!`. Each function is one pass over all parameters of a group.
+//! The update formulas, as functions of `fuse!`. Each function is one pass over all parameters of a group, or
+//! over its blocks.
 //!
 //! Each function is one launch. A negative `factor` of the gradients skips the step, and `measure` returns a
 //! negative factor for gradients or a norm that are not finite. A `…_followed` function also writes the
@@ -180,15 +181,12 @@ updates! {
         (min(most, 0x7fff0000) + 0xffff) & 0xffff0000
     }
 
-    // Rows before `L` are blocks, with the codes of both moments in one word, and the units of both in
-    // another. Rows from `L` on belong to small tensors, with `f32` moments.
+    // Rows are blocks, with the codes of both moments in one word, and the units of both in another.
     fn adam_8bit_of(
-        p, codes, units, m, v, g, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay, seed,
-        B: dim, K: dim, L: dim,
+        p, codes, units, g, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay, seed, B: dim, K: dim,
     ) {
-        let in_block = index(B) < L;
-        let m = if in_block { mean_of_code(codes as u32 & 0xff, from_bits(units & 0xffff0000)) } else { m };
-        let v = if in_block { squares_of_code(codes as u32 >> 8, from_bits(units << 16)) } else { v };
+        let m = mean_of_code(codes as u32 & 0xff, from_bits(units & 0xffff0000));
+        let v = squares_of_code(codes as u32 >> 8, from_bits(units << 16));
         let (p, m, v) = adam_of(p, m, v, g, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
         let (m_most, v_most) = (unit_of(abs(m), K), unit_of(v, K));
         let chance = chance(index(K) as u32, chance(256 * index(B) as u32, mixed(seed))) >> 12;
@@ -196,37 +194,34 @@ updates! {
             p,
             (code_of_mean(m, from_bits(m_most), chance) | code_of_squares(v, from_bits(v_most), chance) << 8) as u16,
             m_most | v_most >> 16,
-            m,
-            v,
         )
     }
     pub(super) fn adam_8bit(
-        p: &mut f32[B, K = 256], codes: &mut u16[B: ..L, K], units: &mut u32[B: ..L],
-        m: &mut f32[B: L.., K], v: &mut f32[B: L.., K], g: f32[B, K], factor: f32[], calls: f32, skipped: f32[], lr: f32[],
-        fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32, seed: u32,
+        p: &mut f32[B, K = 256], codes: &mut u16[B, K], units: &mut u32[B], g: f32[B, K], factor: f32[], calls: f32,
+        skipped: f32[], lr: f32[], fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32,
+        l2: f32, decay: f32, seed: u32,
     ) {
-        (p, codes, units, m, v) = if factor >= 0.0 {
+        (p, codes, units) = if factor >= 0.0 {
             adam_8bit_of(
-                p, codes, units, m, v, factor * g, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign,
-                l2, decay, seed, B, K, L,
+                p, codes, units, factor * g, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2,
+                decay, seed, B, K,
             )
         } else {
-            (p, codes, units, m, v)
+            (p, codes, units)
         };
     }
     pub(super) fn adam_8bit_followed<T>(
-        p: &mut f32[B, K = 256], codes: &mut u16[B: ..L, K], units: &mut u32[B: ..L],
-        m: &mut f32[B: L.., K], v: &mut f32[B: L.., K], q: &mut T[B, K], g: f32[B, K], taken: f32, factor: f32[],
-        calls: f32, skipped: f32[], lr: f32[], fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32,
-        sign: f32, l2: f32, decay: f32, seed: u32,
+        p: &mut f32[B, K = 256], codes: &mut u16[B, K], units: &mut u32[B], q: &mut T[B, K], g: f32[B, K],
+        taken: f32, factor: f32[], calls: f32, skipped: f32[], lr: f32[], fresh1: f32, log_beta1: f32, fresh2: f32,
+        log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32, seed: u32,
     ) {
-        (p, codes, units, m, v) = if factor >= 0.0 {
+        (p, codes, units) = if factor >= 0.0 {
             adam_8bit_of(
-                p, codes, units, m, v, factor * g, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign,
-                l2, decay, seed, B, K, L,
+                p, codes, units, factor * g, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2,
+                decay, seed, B, K,
             )
         } else {
-            (p, codes, units, m, v)
+            (p, codes, units)
         };
         q = if factor >= 0.0 { following(q as f32, p, taken) } else { q as f32 };
     }

@@ -5,12 +5,11 @@
 //! simplified.
 
 use std::borrow::Cow;
-use std::ops::Range;
 
 use fusion_compiler::ir::dim::DimExpr;
 use fusion_compiler::ir::dtype::{Class, Const, DType, round, saturate, wrap};
 use fusion_compiler::ir::graph::{
-    AxisId, AxisSet, Graph, Math, Node, NodeKind, Output, ParamId, ParamKind, Portion, Reduce,
+    AxisId, AxisSet, Graph, Math, Node, NodeKind, Output, ParamId, ParamKind, Reduce,
 };
 use fusion_compiler::ir::op::Op;
 
@@ -44,8 +43,7 @@ pub fn interpret(graph: &Graph, params: &[Vec<f64>], symbols: &[i64], rounding: 
         let axes = graph.parts(&out.axes);
         let elements = run.over(&axes, &values[out.node.0 as usize]);
         let dtype = graph.node(out.node).dtype;
-        let stored = run.elements_of(&axes, graph.portion_of(out));
-        elements[stored].iter().map(|&element| run.narrowed(dtype, element).to_f64()).collect()
+        elements.iter().map(|&element| run.narrowed(dtype, element).to_f64()).collect()
     };
     graph.outputs.iter().map(output).collect()
 }
@@ -136,22 +134,7 @@ impl Evaluator<'_> {
         };
         let (given, strides) = (&self.params[usize::from(of.0)], strides(order, &self.shape(order), axes));
         let places = places(&strides, &self.shape(axes));
-        // The cut axis is the outermost of the tensor and of its portion.
-        let has = self.elements_of(order, self.graph.param(id).portion);
-        let at = |place: usize| if has.contains(&place) { given[place - has.start] } else { 0.0 };
-        places.into_iter().map(|place| Element::of(dtype, at(place))).collect()
-    }
-
-    /// Returns the elements that a tensor with these axes has, if it has a portion of the first.
-    fn elements_of(&self, axes: &[AxisId], portion: Option<Portion>) -> Range<usize> {
-        let shape = self.shape(axes);
-        let (all, inner): (usize, usize) = (shape.iter().product(), shape.iter().skip(1).product());
-        let at = self.graph.cut.as_ref().map_or(0, |cut| self.size(&cut.at) as usize);
-        match portion {
-            None => 0..all,
-            Some(Portion::Before) => 0..at * inner,
-            Some(Portion::After) => at * inner..all,
-        }
+        places.into_iter().map(|place| Element::of(dtype, given[place])).collect()
     }
 
     fn reduce(

@@ -9,12 +9,12 @@ use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet};
 use crate::ir::kernel::{BufferId, Expr, Kernel, LoopKind, Stmt, Value};
 use crate::ir::plan::{BufferArg, Slot};
-use crate::plan::assemble::{Elements, collect_terms, traffic};
+use crate::plan::assemble::{collect_terms, traffic};
 use crate::schedule::{Schedule, Scratch, UnstagedTail, Work, chosen};
 use crate::target::{RowMemory, TargetFacts};
 
-/// Shape and dtype of an array.
-type Amount = (Elements, DType);
+/// Axes and dtype of an array.
+type Amount = (AxisSet, DType);
 
 /// Returns the bytes of tensors that a kernel of a group reads and writes.
 pub(crate) fn bytes(
@@ -54,14 +54,14 @@ pub(crate) fn bytes(
         }
         let (read, stored) = amounts_of(work, slot);
         // Elements that rows share stay in the device's cache.
-        let own = |(elements, _): &Amount| rows.iter().all(|axis| elements.axes.contains(axis));
+        let own = |(axes, _): &Amount| rows.iter().all(|axis| axes.contains(axis));
         let repeated =
             |amount: Amount| std::iter::repeat_n(amount, if own(&amount) { times } else { times.min(1) });
         let again = rest.saturating_sub(times);
-        for (elements, dtype) in read.iter().filter(|amount| again > 0 && own(amount)) {
+        for (axes, dtype) in read.iter().filter(|amount| again > 0 && own(amount)) {
             let bytes = DimExpr::constant((again * dtype.size()) as i64);
             passed_on.extend(
-                unstaged_tail.map(|unstaged_tail| bytes * unstaged_bytes(work, elements, unstaged_tail)),
+                unstaged_tail.map(|unstaged_tail| bytes * unstaged_bytes(work, *axes, unstaged_tail)),
             );
         }
         amounts.extend(read.into_iter().flat_map(repeated));
@@ -73,11 +73,10 @@ pub(crate) fn bytes(
 
 /// Returns the number of unstaged elements of all rows. The number is an upper bound for elements that are
 /// read for a part of each row.
-fn unstaged_bytes(work: &Work<'_>, elements: &Elements, unstaged_tail: &UnstagedTail) -> DimExpr {
+fn unstaged_bytes(work: &Work<'_>, axes: AxisSet, unstaged_tail: &UnstagedTail) -> DimExpr {
     let (graph, group) = (work.graph, work.group);
-    let extent = |axis| graph.extent_of(axis, elements.portion);
-    let (rows, along): (Vec<AxisId>, Vec<AxisId>) =
-        elements.axes.iter().partition(|axis| group.order.contains(axis));
+    let extent = |axis| graph.axis(axis).extent.clone();
+    let (rows, along): (Vec<AxisId>, Vec<AxisId>) = axes.iter().partition(|axis| group.order.contains(axis));
     let rows = rows.into_iter().fold(DimExpr::constant(1), |rows, axis| rows * extent(axis));
     let is_whole = along.iter().all(|axis| group.cols.contains(axis));
     let own = along.into_iter().fold(DimExpr::constant(1), |all, axis| all * extent(axis));
@@ -112,7 +111,7 @@ fn amounts_of(work: &Work<'_>, slot: Slot) -> (Vec<Amount>, Vec<Amount>) {
 fn times_read(stmts: &[Stmt], buffer: BufferId, counts: &dyn Fn(Value) -> bool) -> usize {
     let mut times = Times::default();
     times.add(stmts, buffer, counts);
-    times.in_loops().max(times.dealt).max(times.once)
+    times.loops.max(times.dealt).max(times.once)
 }
 
 /// Numbers of reads of a buffer: outside of loops, in dealt-out loops, and in serial loops.
@@ -123,15 +122,9 @@ struct Times {
     loops: usize,
     /// End and number of reads of the last loop. A loop that starts at this end continues it.
     last: Option<(Value, usize)>,
-    /// Largest number of reads in the loops of one condition. Different conditions access different elements.
-    conditional: usize,
 }
 
 impl Times {
-    fn in_loops(&self) -> usize {
-        self.loops + self.conditional
-    }
-
     fn add(&mut self, stmts: &[Stmt], buffer: BufferId, counts: &dyn Fn(Value) -> bool) {
         for stmt in stmts {
             match stmt {
@@ -147,13 +140,7 @@ impl Times {
                     self.last = Some((*end, times.max(before)));
                 }
                 Stmt::Vector { body, .. } => self.loops += times_read(body, buffer, counts),
-                Stmt::If { body, .. } => {
-                    let mut within = Times::default();
-                    within.add(body, buffer, counts);
-                    self.once = self.once.max(within.once);
-                    self.dealt = self.dealt.max(within.dealt);
-                    self.conditional = self.conditional.max(within.in_loops());
-                }
+                Stmt::If { body, .. } => self.add(body, buffer, counts),
                 Stmt::Let(..)
                 | Stmt::Store(..)
                 | Stmt::AllReduce(_)

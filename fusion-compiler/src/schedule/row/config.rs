@@ -108,8 +108,6 @@ impl RowConfig {
 pub(super) struct Rows<'r> {
     /// Whether there may be more than one.
     pub(super) several: bool,
-    /// Whether not the same is done for all, so that those that share a warp could not combine at the same time.
-    pub(super) cut: bool,
     /// Whether each block combines something before there is a row, which is nothing that the blocks of a cluster have parts of.
     pub(super) after_parts: bool,
     /// Whether elements are needed again …
@@ -142,14 +140,13 @@ pub(super) fn ways_of(
         (_, false) => team.longest.once,
     };
     let config = |team: Team, stages: bool| {
-        let rows_per_team = if rows.cut { 1 } else { team.rows };
         let (lanes, placement) = (rows.taken)(lanes, stages.then_some(team))?;
         let (row_max, common) = (longest(team), lanes > 1 && placement == Placement::Vectors);
         Some(RowConfig {
             lanes,
             placement,
             row_max,
-            rows_per_team,
+            rows_per_team: team.rows,
             stages,
             common,
             ..RowConfig::new(team, index)
@@ -163,9 +160,7 @@ pub(super) fn ways_of(
         (IndexWidth::Bits64, _) => false,
         (IndexWidth::Bits32, stages) => stages || team.threads < block.threads,
     };
-    // Of a row with portions, no block has a part.
-    let alone = rows.cut || rows.after_parts;
-    let of_these = |team: &Team| longest(*team) > 0 && !(team.cluster && alone);
+    let of_these = |team: &Team| longest(*team) > 0 && !(team.cluster && rows.after_parts);
     let teams = facts.teams.iter().copied().filter(|team| fits(team) && of_these(team));
     let teams = teams.filter_map(|team| config(team, rows.stages));
     let is_widest = rows.widths.last() == Some(&index);
@@ -184,7 +179,7 @@ pub(super) fn taken(
     shape: &Shape,
     (of, stages): (u8, Option<Team>),
 ) -> Option<(u8, Placement)> {
-    let (Vectors::Lanes(most), 1, 1, false) = (facts.vector, of, shape.line, work.has_portions()) else {
+    let (Vectors::Lanes(most), 1, 1) = (facts.vector, of, shape.line) else {
         return Some((of, Placement::Vectors));
     };
     let writes = |operand: &Operand| operand.access == Access::ReadWrite;

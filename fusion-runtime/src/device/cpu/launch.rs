@@ -112,21 +112,16 @@ impl<'a> Work<'a> {
         for (arg, region) in launch.buffers.iter().zip(call.buffers) {
             let ptr = at(region.memory, region.offset, region.len * arg.dtype.size());
             let extent = |extent: &DimExpr| usize::try_from(extent.eval(call.symbols)?).ok();
-            let (mut from, mut beside) = (0, None);
+            let mut beside = None;
             let per = match &arg.reach {
                 Footprint::Linear(per) => Some(extent(per)?),
-                Footprint::Part { each, from: missing } => {
-                    from = extent(missing)?;
-                    Some(extent(each)?)
-                }
                 Footprint::Strided { each, inner } => {
                     beside = Some(Beside { each: extent(each)?, inner: extent(inner)? });
                     Some(extent(each)?)
                 }
                 Footprint::Whole | Footprint::Windows(_) => None,
             };
-            let is_whole = !matches!(arg.reach, Footprint::Part { .. });
-            if let Some(per) = per.filter(|_| is_whole && arg.access != Access::Read) {
+            if let Some(per) = per.filter(|_| arg.access != Access::Read) {
                 // The last element of the space may have fewer buffer elements than the others.
                 let missing = items.elements.checked_mul(per)?.checked_sub(region.len)?;
                 if missing >= per.max(1) {
@@ -137,19 +132,7 @@ impl<'a> Work<'a> {
             let own = (0, 0);
             let (taken, streams) = (false, false);
             let first = 0;
-            buffers.push(CpuBuffer {
-                ptr,
-                len,
-                first,
-                per,
-                from,
-                dtype,
-                access,
-                taken,
-                beside,
-                own,
-                streams,
-            });
+            buffers.push(CpuBuffer { ptr, len, first, per, dtype, access, taken, beside, own, streams });
         }
         let mut uniforms = SmallVec::new();
         for uniform in launch.uniforms.iter() {
@@ -230,7 +213,7 @@ impl<'a> Work<'a> {
                 continue;
             }
             let at = |element: usize| match buffer.per {
-                Some(per) => (element * per).saturating_sub(buffer.from).min(buffer.len),
+                Some(per) => (element * per).min(buffer.len),
                 // The first item owns the whole buffer.
                 None if element > 0 => buffer.len,
                 None => 0,

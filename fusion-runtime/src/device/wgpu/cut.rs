@@ -98,17 +98,10 @@ impl Cut {
                 continue;
             }
             cut.windows.push(match &arg.reach {
-                Footprint::Linear(each) | Footprint::Part { each, .. } => {
-                    let from = match &arg.reach {
-                        Footprint::Part { from, .. } => extent(backend, launch, call, from)?,
-                        Footprint::Linear(_)
-                        | Footprint::Strided { .. }
-                        | Footprint::Whole
-                        | Footprint::Windows(_) => 0,
-                    };
+                Footprint::Linear(each) => {
                     let each = extent(backend, launch, call, each)?;
                     // The last element of the space may read fewer buffer elements than the others.
-                    let at = |element: u64| (element * each).saturating_sub(from).min(region.len as u64);
+                    let at = |element: u64| (element * each).min(region.len as u64);
                     binding(arg, region, Chunk { start: at(chunk.start), end: at(chunk.end) }, align)
                 }
                 Footprint::Strided { .. } | Footprint::Whole | Footprint::Windows(_) => {
@@ -156,9 +149,7 @@ impl Cut {
         let read = Read { buffer, start: lead + start.checked_mul(size)?, size };
         let same = |slide: &&mut Slide| match &launch.buffers[slide.buffers[0].buffer].reach {
             Footprint::Windows(other) => other.dims == map.dims,
-            Footprint::Linear(_) | Footprint::Part { .. } | Footprint::Strided { .. } | Footprint::Whole => {
-                false
-            }
+            Footprint::Linear(_) | Footprint::Strided { .. } | Footprint::Whole => false,
         };
         if let Some(slide) = self.slides.iter_mut().find(same) {
             slide.buffers.push(read);
@@ -199,7 +190,7 @@ pub(super) fn chunk_elements(
             continue;
         }
         let needed = match &arg.reach {
-            Footprint::Linear(per) | Footprint::Part { each: per, .. } => {
+            Footprint::Linear(per) => {
                 let per = extent(backend, launch, call, per)?;
                 let room = most.saturating_sub(align + GRANULE) / (size * per);
                 let aligned = CHUNK >> per.trailing_zeros().min(CHUNK.trailing_zeros());

@@ -81,7 +81,6 @@ fn number(a: &[f32], make: impl FnOnce(&mut Writer, Value) -> Value) -> f32 {
         ptr: of.as_mut_ptr().cast(),
         len: of.len(),
         first: 0,
-        from: 0,
         per: None,
         dtype: DType::F32,
         access,

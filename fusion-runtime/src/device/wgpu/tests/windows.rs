@@ -37,14 +37,6 @@ fuse! {
     pub(crate) fn moments(x: f32[N, D]) -> f32[N] {
         max(x, D) + max(x + 1.0, D) + max(x - 2.0, D) + max(x + 3.0, D) + max(x - 4.0, D) + max(x + 5.0, D)
     }
-    pub(crate) fn portions(
-        p: &mut f32[B, K = 80], a: &mut f32[B: ..L, K], u: &mut f32[B: ..L], b: &mut f32[B: L.., K], g: f32[B, K],
-    ) {
-        let x = if index(B) < L { a * u } else { b } + g;
-        p = p - x;
-        u = max(abs(x), K);
-        (a, b) = (0.5 * x, x);
-    }
     pub(crate) fn masked(x: f32[N, D]) -> f32[D, N] { if index(N) <= index(D) { x } else { -x } }
 }
 
@@ -248,32 +240,6 @@ fn one_buffer_for_each_place() {
             assert!(error.to_string().contains(what), "{error}");
         }
         other => panic!("{other:?}"),
-    }
-}
-
-/// A chunk on one side of the cut does not access tensors of the other side, whose memory ends at the cut.
-#[test]
-fn portions_in_chunks() {
-    let Some((gpu, _)) = device(SMALL) else { return };
-    for rows in [103, 256] {
-        for before in [0, 1, 5, 6, 64, 99, rows] {
-            let (p, g) = (ramp(rows * 80, 1), ramp(rows * 80, 2));
-            let (a, u, b) = (ramp(before * 80, 3), ramp(before, 4), ramp((rows - before) * 80, 5));
-            let step = |device: &Device| -> Result<[Vec<f32>; 4]> {
-                let mut p = F::from_slice(device, &p, [rows, 80])?;
-                let (mut a, mut u) =
-                    (F::from_slice(device, &a, [before, 80])?, F::from_slice(device, &u, [before])?);
-                let mut b = F::from_slice(device, &b, [rows - before, 80])?;
-                portions(&mut p, &mut a, &mut u, &mut b, &F::from_slice(device, &g, [rows, 80])?)?;
-                Ok([p.to_vec()?, a.to_vec()?, u.to_vec()?, b.to_vec()?])
-            };
-            let [found, expected] = [&gpu, &Device::cpu()].map(step);
-            let [found, expected] = [found, expected]
-                .map(|all| all.unwrap_or_else(|error| panic!("{before} of {rows}: {error}")));
-            for (found, expected) in found.iter().flatten().zip(expected.iter().flatten()) {
-                assert!((found - expected).abs() <= 1e-5 * (1.0 + expected.abs()), "{before} of {rows} rows");
-            }
-        }
     }
 }
 
