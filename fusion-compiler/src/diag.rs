@@ -152,6 +152,9 @@ catalogue! {
     no_where() = "a value for each element is chosen by `if mask {{ a }} else {{ b }}`";
     no_let_in_inline() = "the inline form is one expression: write a `fn` in `fuse! {{ … }}` to use statements";
     no_let_type() = "a `let` takes the type of its value: leave out the `: …`";
+    no_let_list() = "the names of several values stand in parentheses: write `let (a, b) = …;`";
+    no_range_inclusive() = "a range ends before its second bound: write `..4` for the elements up to 3";
+    no_range_step() = "a range has no step: the first of every two elements is `at(split(x, D -> (K, P = 2)), P, 0)`";
     no_let_mut() = "values do not change: leave out the `mut`, and give each value its own `let`";
     no_let_else() = "`let` needs a value: write `let x = …;`";
     if_without_else() = "`if` is an expression and needs its `else`: write `if … {{ … }} else {{ … }}`";
@@ -162,7 +165,8 @@ catalogue! {
     assign_target() = "only a `&mut` parameter, by its name, can be assigned to";
     too_deep() = "this expression is nested too deeply: give parts of it a name with `let`";
     too_many_numbers() = "too many operations on numbers alone: write their result, or a tensor before them";
-    bad_literal(text) = "`{text}` is not a number: literals are whole numbers, numbers with a point, and `true` or `false`";
+    no_text_here(text) = "`{text}` is text, which no function takes: choices are functions of their own, and numbers have no quotes";
+    text_otherwise(text, how) = "`{text}` is text, which no function takes: {how}";
     bad_suffix(suffix) = "`{suffix}` is not a suffix for a number here: write a dtype of this language, like `f32` or `i32`, or leave it out";
     huge_literal(text) = "`{text}` is too large for any integer: a float has a point, `{text}.0`";
     call_of_value() = "only functions can be called: write `name(…)`, or `*` for a product";
@@ -274,7 +278,7 @@ catalogue! {
 catalogue! {
     more_arguments(forms, how) = "{forms} takes no more arguments: {how}";
     argument_otherwise(function, name, how) = "`{function}` has no argument `{name}`: {how}";
-    number_for_dim(function, dim, name, number) = "`{dim}` of `{function}` is a dim, or left out for all: for a number write `{name} = {number}`";
+    number_for_dim(function, dim, name, number) = "`{dim}` of `{function}` is the name of a dim, or left out for all: if the number is meant for `{name}`, write `{name} = {number}`";
     arity(name, wants, given) = "`{name}` takes {wants}, but {given} given";
     unknown_argument(function, name, near) = "`{function}` has no parameter `{name}`{near}";
     argument_twice(name) = "the argument `{name}` is given twice";
@@ -284,12 +288,12 @@ catalogue! {
     wants_value(function, name) = "the parameter `{name}` of `{function}` is a value, not a dim";
     no_form(name, forms) = "`{name}` takes other arguments: it is called as {forms}";
     no_form_otherwise(name, forms, how) = "`{name}` takes other arguments, {forms}: {how}";
-    wants_dim(function, name) = "the parameter `{name}` of `{function}` is a dim: pass the name of a dim, like `N`";
+    wants_dim(function, name, like) = "the parameter `{name}` of `{function}` is a dim: pass the name of a dim, like `{like}`";
     tensor_first(function, dim) = "the dim comes after the value: write `{function}(x, {dim})`";
     wants_dim_last(function) = "`{function}` takes a value and then dims: write `{function}(x, D)`, `{function}(x, (H, W))`, or `{function}(x)` for all";
     argument_dtype(function, name, wants, is) = "the parameter `{name}` of `{function}` is {wants}, this is {is}: write `… as {wants}`";
     argument_dims(function, name, wants, has) = "the parameter `{name}` of `{function}` has dims {wants}, this has {has}: a private function whose parameters have no types takes any dims";
-    callee_dim(function, dim) = "`{function}` has the dim `{dim}`, which this function lacks: a call binds dims by name";
+    callee_dim(function, dim) = "`{function}` has the dim `{dim}`, which this function lacks: a call binds dims by name, so give one that name, as in `rename(x, N -> {dim})`, or take its extent from the caller, `{dim}: dim`";
     callee_extent(function, dim, wants, has) = "the dim `{dim}` of `{function}` has extent {wants}, here it has {has}: declare `{dim} = {wants}`";
     index_argument() = "`index` takes a dim: write `index(T)` for the coordinate along `T`";
     dim_twice(function, dim) = "`{function}` is given the dim `{dim}` twice";
@@ -298,7 +302,7 @@ catalogue! {
     dim_default() = "a dim is left out for all dims of the arguments before it: write `D: dim = all`";
     at_arguments() = "`at` takes a value, a dim and a position: write `at(x, C, 0)`";
     at_position() = "the position follows from extents: write `at(x, C, 0)` or `at(x, T, T - 1)`, and `take(x, T, i)` where a value says which";
-    at_negative(position, dim) = "positions count from 0, and {position} comes before the first: the last is `{dim} - 1`";
+    at_negative(position, dim, back) = "positions count from 0, and {position} comes before the first: from the end it is `{dim} - {back}`";
     at_out_of_range(position, dim, extent) = "the position {position} is outside of `{dim}`, which has {extent} elements, from 0";
     rename_arguments() = "`rename` takes a value and a dim with its new name: write `rename(x, T -> S)`";
     dims_differ(function, first, second, dim) = "`{function}` compares two values element by element, and these have {first} and {second}: the dim `{dim}` is not one of both (`rename(y, E -> D)` takes one dim for another)";
@@ -306,10 +310,13 @@ catalogue! {
     merge_arguments() = "`merge` takes a value and dims with what they are merged into: write `merge(x, (H, D) -> C)`";
     wants_one_number(function, argument, has, how) = "`{argument}` of `{function}` is one number, and this has {has}: {how}";
     wants_scalar(function, name, is, how) = "`{name}` of `{function}` is a number, and this is {is}: {how}";
+    class_weights(function, name, dim, has) = "`{name}` of `{function}` is one number for each class, with the dim `{dim}` alone, and this has {has}";
     wants_classes(function, is) = "`{function}` takes classes as `i32` or `u32`, this is {is}: write `… as i32`";
     part_is_value(name) = "`{name}` is a value: a dim is split into dims and whole numbers that are written in the source";
     two_new_dims(first, second) = "`{first}` and `{second}` are both new: give the extent of one, like `{first}: dim`";
-    split_twice(dim) = "`{dim}` stands for other dims already: a dim is split one way in a function, so split it another way in a function of its own";
+    split_twice(dim) = "`{dim}` stands for other dims already: a dim is split one way in a function, so rename it for another way, as in `split(rename(x, {dim} -> Other), Other -> (Outer, 2))`";
+    groups_twice(function, dim) = "`{function}` splits `{dim}`, which stands for other dims already: a dim is split one way in a function, so rename it for another way, as in `{function}(rename(x, {dim} -> Other), Other, 2)`";
+    groups_number(function, dim) = "`{function}` takes how many groups of `{dim}` there are as a whole number from 1 that is written in the source, or as a dim, like `G: dim`";
     split_extents(dim, whole, parts) = "`{dim}` has {whole} elements, and the dims that stand for it {parts}: choose some whose extents multiply to {whole}";
     groups_extent(function, groups, dim, extent, divisors) = "`{function}` makes {groups} groups of `{dim}`, which has {extent} elements: groups have equally many, so take {divisors} of them";
     split_beside(whole, part) = "this value has `{whole}` and `{part}`, a part of it: split all of its operands, or merge them";

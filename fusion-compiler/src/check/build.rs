@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 
 use proc_macro2::Span;
 
+use super::rename;
 use super::weak::Weak;
 use crate::diag::{self, Diagnostics, Message};
 use crate::ir::dim::DimExpr;
@@ -229,19 +230,47 @@ impl<'a> Builder<'a> {
         Some(self.graph.push(node))
     }
 
-    /// Appends a pointwise operation, unless two dims of its operands share a name.
+    /// Appends a pointwise operation. Two dims of its operands that share a name become one. Reports them if
+    /// they cannot.
     pub(super) fn apply(&mut self, op: Op, args: &[NodeId], span: SpanId) -> Option<NodeId> {
-        let axes = args.iter().fold(AxisSet::EMPTY, |all, &arg| all.union(self.graph.node(arg).axes));
-        let name = |axis: AxisId| &self.graph.axis(axis).name;
-        let other = |apart: AxisId| axes.iter().find(|&axis| axis != apart && name(axis) == name(apart));
-        let pair = axes.intersection(self.apart).iter().find_map(|apart| Some([other(apart)?, apart]));
-        if let Some(pair) = pair {
-            let extent = |axis| self.graph.axis(axis).extent.display(&self.graph.symbols).to_string();
-            let [first, second] = pair.map(extent);
-            self.error_span(span, diag::dims_of_one_name(name(pair[0]).clone(), first, second));
-            return None;
+        let mut args = args.to_vec();
+        while let Some((apart, other)) = self.of_one_name(&args) {
+            let joined = args.iter().map(|&arg| rename::join(self, arg, (apart, other))).collect();
+            let Some(joined) = joined else {
+                let message = self.two_dims(other, apart);
+                self.error_span(span, message);
+                return None;
+            };
+            args = joined;
         }
-        Some(self.graph.apply(op, args, span))
+        Some(self.graph.apply(op, &args, span))
+    }
+
+    /// Returns a dim of these values that a template made, and another dim of the same name.
+    fn of_one_name(&self, args: &[NodeId]) -> Option<(AxisId, AxisId)> {
+        let axes = args.iter().fold(AxisSet::EMPTY, |all, &arg| all.union(self.graph.node(arg).axes));
+        let apart = axes.intersection(self.apart);
+        apart.iter().find_map(|apart| Some((apart, self.namesake(apart, axes)?)))
+    }
+
+    /// Returns another of these axes with the name of this one.
+    pub(super) fn namesake(&self, axis: AxisId, axes: AxisSet) -> Option<AxisId> {
+        axes.iter().find(|&other| other != axis && self.graph.axis(other).name == self.graph.axis(axis).name)
+    }
+
+    /// Returns the message for two dims of one name.
+    pub(super) fn two_dims(&self, first: AxisId, second: AxisId) -> Message {
+        let extent = |axis| self.graph.axis(axis).extent.display(&self.graph.symbols).to_string();
+        let name = &self.graph.axis(first).name;
+        diag::dims_of_one_name(name, extent(first), extent(second))
+    }
+
+    /// Returns the message for a dim that a value with these axes lacks.
+    pub(super) fn lacks(&self, axis: AxisId, has: AxisSet) -> Message {
+        match self.namesake(axis, has) {
+            Some(other) => self.two_dims(axis, other),
+            None => diag::no_such_axis(&self.graph.axis(axis).name, self.axes_text(has)),
+        }
     }
 
     /// Returns true if the function has the maximum number of nodes, so that further expansion is pointless.

@@ -11,7 +11,7 @@ use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet, Math};
 use crate::ir::op::{Op, Typing};
 use crate::parse::ast::{
-    Arg, At, Broken, Expr, ExprKind, Function, Name, Param, ParamKind, Returns, TensorType,
+    Arg, At, Broken, Expr, ExprKind, Function, Name, Param, ParamKind, Returns, TensorType, Unary,
 };
 
 /// Functions planned for a later version of the language.
@@ -46,21 +46,8 @@ pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args:
             (None, _) => {}
         }
     }
-    if let Some(kind) = reduce::Kind::from_name(name) {
-        return reduce::reduce(b, env, at, kind, args);
-    }
-    if let Some(kind) = index::Kind::from_name(name) {
-        return index::index(b, env, at, kind, args);
-    }
-    match name {
-        "index" => return reduce::index(b, env, at, args),
-        "rename" => return rename::rename(b, env, at, args),
-        "split" => return split::regroup(b, env, at, split::Regrouping::Split, args),
-        "merge" => return split::regroup(b, env, at, split::Regrouping::Merge, args),
-        "alike" if b.in_std() => return guards::alike(b, env, at, args),
-        "classes" if b.in_std() => return guards::classes(b, env, at, args),
-        "number" if b.in_std() => return guards::number(b, env, at, args),
-        _ => {}
+    if let Some(value) = built_in(b, env, at, name, args) {
+        return value;
     }
     if let Some(op) = table_op(name) {
         return operation(b, env, at, op, args);
@@ -110,6 +97,24 @@ pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args:
         return b.error(at, diag::unknown_function_inline(name, if args.is_empty() { "" } else { "…" }));
     }
     b.error_here(at, diag::unknown_function(name, near))
+}
+
+/// Evaluates a call of an operation that the compiler itself defines. Returns none if none has the name.
+fn built_in(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args: &[Arg]) -> Option<Value> {
+    if let Some(kind) = reduce::Kind::from_name(name) {
+        return Some(reduce::reduce(b, env, at, kind, args));
+    }
+    if let Some(kind) = index::Kind::from_name(name) {
+        return Some(index::index(b, env, at, kind, args));
+    }
+    match name {
+        "index" => Some(reduce::index(b, env, at, args)),
+        "rename" => Some(rename::rename(b, env, at, args)),
+        "split" => Some(split::regroup(b, env, at, split::Regrouping::Split, args)),
+        "merge" => Some(split::regroup(b, env, at, split::Regrouping::Merge, args)),
+        name if b.in_std() => guards::guard(b, env, at, name, args),
+        _ => None,
+    }
 }
 
 /// Evaluates `x.name(args)`, with the receiver as the first argument.
@@ -190,6 +195,28 @@ pub(super) fn named_argument(function: &str, name: &str) -> Message {
     }
 }
 
+/// Returns the message for a named argument that no form of a library function has.
+fn unknown_argument(function: &str, name: &str, forms: &[&Function]) -> Message {
+    match hints::argument(function, name) {
+        Some(how) => diag::argument_otherwise(function, name, how),
+        None => unknown_parameter(function, name, forms),
+    }
+}
+
+/// Returns the message for a named argument that no form of a function has, with a similar name or all names.
+fn unknown_parameter(function: &str, name: &str, forms: &[&Function]) -> Message {
+    let mut params: Vec<&str> = Vec::new();
+    for param in forms.iter().flat_map(|form| &form.params) {
+        if !params.contains(&param.name.text.as_str()) {
+            params.push(&param.name.text);
+        }
+    }
+    let near = diag::did_you_mean(name, params.iter().copied());
+    let all = diag::list(params);
+    let near = if near.is_empty() && !all.is_empty() { format!(": it has {all}") } else { near };
+    diag::unknown_argument(function, name, near)
+}
+
 /// Returns the index of the first argument that is a dim where a value is expected, or the reverse. A number
 /// fits a value parameter even if a dim has it as its name.
 fn misfit(b: &Builder<'_>, env: &Env, form: &Function, args: &[Arg]) -> Option<usize> {
@@ -225,10 +252,9 @@ fn misformed(
 ) -> Value {
     let is_param =
         |label: &Name| forms.iter().flat_map(|form| &form.params).any(|param| param.name.text == label.text);
-    let labels = args.iter().filter_map(|arg| arg.name.as_ref());
-    let mut strange = labels.filter(|label| !is_param(label) && hints::argument(name, &label.text).is_some());
-    if let Some(label) = strange.next() {
-        return b.error(label.at, named_argument(name, &label.text));
+    let mut labels = args.iter().filter_map(|arg| arg.name.as_ref());
+    if let Some(label) = labels.find(|label| !is_param(label)) {
+        return b.error(label.at, unknown_argument(name, &label.text, forms));
     }
     // A tensor after the first argument is probably a scale or a shift.
     let is_tensor = |arg: &Arg| match &arg.value.kind {
@@ -310,6 +336,9 @@ fn expand<'a>(
     let (axes, nodes) = (b.axes_in_use(), b.graph.nodes.len());
     let whole = origin == Origin::Std && !b.in_std() && b.graph.math == Math::Strict;
     let rounds = if whole { in_singles(b, &mut inner) } else { None };
+    if callee.types().flat_map(|ty| &ty.dims).any(|dim| inner.dim(&dim.name.text).is_none()) {
+        rename::declare(b, &mut inner, &callee.body, &[]);
+    }
     b.frames.push(Frame::new(callee, origin, at));
     let value = expr::body(b, &mut inner, &callee.body);
     let value = match (&callee.results, value) {
@@ -359,6 +388,14 @@ fn declared(
     let Some(parts) = function::parts(b, callee, results, value, at) else { return Value::Unknown };
     let mut values = Vec::new();
     for (part, result) in parts.into_iter().zip(results) {
+        let unmade = result.dims.iter().find(|dim| inner.axis(&dim.name.text).is_none());
+        if let Some(dim) = unmade {
+            // The check of a typed function itself has reported it.
+            return match callee.is_typed() {
+                true => Value::Unknown,
+                false => b.error(at, diag::callee_dim(&callee.name.text, &dim.name.text)),
+            };
+        }
         let Some(order) = dims::lookup(inner, result) else { return Value::Unknown };
         let Some(dtype) = inner.dtype(&result.dtype.text) else { return Value::Unknown };
         values.push(expr::known(function::fit_result(b, part, (dtype, &result.dtype.text), &order, at)));
@@ -384,17 +421,14 @@ fn arguments<'a>(
         let slot = match &arg.name {
             Some(label) => match callee.params.iter().position(|param| param.name.text == label.text) {
                 Some(slot) => slot,
-                None if origin == Origin::Std && hints::argument(name, &label.text).is_some() => {
-                    b.error(label.at, named_argument(name, &label.text));
-                    return None;
-                }
                 None => {
-                    let params = callee.params.iter().map(|param| param.name.text.as_str());
-                    let near = diag::did_you_mean(&label.text, params.clone());
-                    let all = diag::list(params);
-                    let near =
-                        if near.is_empty() && !all.is_empty() { format!(": it has {all}") } else { near };
-                    b.error(label.at, diag::unknown_argument(name, &label.text, near));
+                    b.error(
+                        label.at,
+                        match origin {
+                            Origin::Std => unknown_argument(name, &label.text, &[callee]),
+                            Origin::Block => unknown_parameter(name, &label.text, &[callee]),
+                        },
+                    );
                     return None;
                 }
             },
@@ -417,7 +451,7 @@ fn arguments<'a>(
     if let Some(missing) = callee.params.iter().zip(&given).position(lacking) {
         let param = &callee.params[missing];
         let message = if matches!(param.kind, ParamKind::Dim) {
-            diag::wants_dim(name, &param.name.text)
+            diag::wants_dim(name, &param.name.text, "N")
         } else if args.iter().any(|arg| arg.name.is_some()) {
             diag::missing_argument(name, &param.name.text)
         } else {
@@ -459,18 +493,27 @@ fn bind<'a>(
     let mut value = |(param, given): (&Param, &Option<&Expr>)| {
         given.filter(|_| !is_dim(param)).map(|given| expr::expr(b, env, given))
     };
-    let values: Vec<Option<Value>> = params().map(&mut value).collect();
+    let mut values: Vec<Option<Value>> = params().map(&mut value).collect();
     let mut inner = Env { types: generics(b, callee, &values), ..Env::default() };
     // Dims come first, because the types of other parameters name them.
     for (i, (param, given)) in params().enumerate().filter(|(_, (param, _))| is_dim(param)) {
         let axes = match given {
-            Some(given) => dim_argument(b, env, callee, param, given)?,
+            Some(given) => {
+                let order = order::of_all(b, values[..i].iter().flatten());
+                dim_argument(b, env, callee, (param, given), &order)?
+            }
             None => order::of_all(b, values[..i].iter().flatten()),
         };
         inner.dims.push((param.name.text.clone(), axes));
     }
     if origin == Origin::Std {
         own_dims(b, &inner, callee, given)?;
+    }
+    let named: AxisSet = inner.dims.iter().flat_map(|(_, axes)| axes).copied().collect();
+    for value in values.iter_mut().flatten() {
+        if let Value::Node(id) = value {
+            *id = rename::joined(b, *id, named);
+        }
     }
     dims::bind_callee(b, env, &mut inner, callee, at)?;
     let mut whole = Some(());
@@ -534,10 +577,13 @@ fn dim_argument(
     b: &mut Builder<'_>,
     env: &Env,
     callee: &Function,
-    param: &Param,
-    given: &Expr,
+    (param, given): (&Param, &Expr),
+    order: &[AxisId],
 ) -> Option<Vec<AxisId>> {
-    let (function, otherwise) = (&callee.name.text, diag::wants_dim(&callee.name.text, &param.name.text));
+    let function = &callee.name.text;
+    let like = by_position(given, order.len()).and_then(|i| order.get(i)).or(order.last());
+    let like = like.map_or("N", |&axis| &b.graph.axis(axis).name);
+    let otherwise = diag::wants_dim(function, &param.name.text, like);
     if let Some(label) = meant(b, env, callee, param, given) {
         let is_one_token = matches!(given.kind, ExprKind::Int(..) | ExprKind::Float(..) | ExprKind::Name(_));
         let number = if is_one_token { b.places.text(given.at).to_owned() } else { "…".into() };
@@ -555,6 +601,18 @@ fn dim_argument(
         return dims::one(b, env, given, function, &otherwise).map(|axis| vec![axis]);
     }
     dims::argument(b, env, given, function, &otherwise)
+}
+
+/// Returns the position among so many dims that an integer stands for in other libraries.
+fn by_position(given: &Expr, dims: usize) -> Option<usize> {
+    match &given.kind {
+        ExprKind::Int(position, None) => usize::try_from(*position).ok(),
+        ExprKind::Unary(Unary::Neg, back) => match back.kind {
+            ExprKind::Int(back, None) => dims.checked_sub(usize::try_from(back).ok()?),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// Returns the parameter that a number was probably meant for, if the number is passed for an optional dim.
@@ -612,6 +670,7 @@ fn argument(
         return Value::Unknown;
     }
     let Some(id) = typed(b, &value, dtype) else { return Value::Unknown };
+    let id = rename::joined(b, id, wants);
     if b.graph.node(id).dtype != dtype {
         return b.error(at, diag::argument_dtype(function, name, dtype, is));
     }

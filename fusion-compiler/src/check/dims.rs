@@ -7,7 +7,7 @@ use super::expr::CONSTANTS;
 use crate::diag::{self, Message};
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AXES_MAX, AxisId};
-use crate::parse::ast::{At, Dim, Expr, ExprKind, Function, TensorType};
+use crate::parse::ast::{At, Dim, Expr, ExprKind, Function, Param, TensorType};
 
 /// Largest number of elements that the fixed dims of a tensor may multiply to. The limit exceeds any memory,
 /// and products below it do not overflow.
@@ -125,7 +125,15 @@ pub(super) fn bind_callee(
         let axis = match inner.axis(name) {
             Some(axis) => axis,
             None => {
-                let Some(axis) = find(b, env, name) else {
+                let is_found = find(b, env, name);
+                // The body of the callee may make a dim that only its results have.
+                let in_params = callee.params.iter().filter_map(Param::tensor).flat_map(|ty| &ty.dims);
+                let is_result =
+                    dim.extent.is_none() && !in_params.into_iter().any(|of| of.name.text == *name);
+                if is_found.is_none() && is_result {
+                    continue;
+                }
+                let Some(axis) = is_found else {
                     b.error(at, diag::callee_dim(&callee.name.text, name));
                     return None;
                 };

@@ -531,15 +531,21 @@ pub(super) fn fit_result(
         b.error(at, diag::float_literal_for_int(wants));
         return None;
     }
+    let declared: AxisSet = order.iter().copied().collect();
     let id = typed(b, &value, wants)?;
+    let id = rename::joined(b, id, declared);
     let (is, has) = (b.graph.node(id).dtype, b.graph.node(id).axes);
     if expr::common(is, wants).is_none() {
         let is_bool = is == DType::Bool;
         b.error(at, if is_bool { diag::result_bool(written) } else { diag::result_dtype(written, is) });
         return None;
     }
-    let declared: AxisSet = order.iter().copied().collect();
     if let Some(axis) = has.minus(declared).iter().next() {
+        if let Some(namesake) = b.namesake(axis, declared) {
+            let message = b.two_dims(namesake, axis);
+            b.error(at, message);
+            return None;
+        }
         let own = order.iter().copied().filter(|&axis| has.contains(axis));
         let fixed: Vec<AxisId> = own.chain(has.minus(declared).iter()).collect();
         let (dim, text, fix) = (b.graph.axis(axis).name.clone(), b.order_text(order), b.order_text(&fixed));
@@ -572,10 +578,14 @@ pub(super) fn fit_in_place(
         b.error(at, diag::assign_dtype(name, dtype, is));
         return None;
     }
-    let has = b.graph.node(id).axes;
-    if let Some(axis) = has.minus(axes.iter().copied().collect()).iter().next() {
-        let (dim, order) = (b.graph.axis(axis).name.clone(), b.order_text(&axes));
-        b.error(at, diag::assign_extra_dim(name, dim, order));
+    let own: AxisSet = axes.iter().copied().collect();
+    let id = rename::joined(b, id, own);
+    if let Some(axis) = b.graph.node(id).axes.minus(own).iter().next() {
+        let message = match b.namesake(axis, own) {
+            Some(namesake) => b.two_dims(namesake, axis),
+            None => diag::assign_extra_dim(name, &b.graph.axis(axis).name, b.order_text(&axes)),
+        };
+        b.error(at, message);
         return None;
     }
     let span = b.place(op);

@@ -5,15 +5,26 @@
 
 use super::build::{Builder, Env, Value};
 use super::call::axes_of;
-use super::expr::{dtype_of, known, single, typed};
+use super::expr::{common, dtype_of, known, single, typed};
 use crate::diag::{self, hints};
 use crate::ir::dtype::DType;
-use crate::ir::graph::{Node, NodeKind};
+use crate::ir::graph::{AxisSet, Node, NodeKind};
 use crate::parse::ast::{Arg, At, ExprKind};
+
+/// Evaluates a call of a guard. Returns none if no guard has the name.
+pub(super) fn guard(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args: &[Arg]) -> Option<Value> {
+    Some(match name {
+        "alike" => alike(b, env, at, args),
+        "classes" => classes(b, env, at, args),
+        "number" => number(b, env, at, args),
+        "weights" => weights(b, env, at, args),
+        _ => return None,
+    })
+}
 
 /// Evaluates `alike(x, y)`: returns `x` after checking that `x` and `y` have the same dims or one is a
 /// scalar.
-pub(super) fn alike(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> Value {
+fn alike(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> Value {
     let [first, second] = args else { unreachable!("the library has no mistakes") };
     let [value, second] = [first, second].map(|arg| single(b, env, &arg.value));
     let [has, other] = [&value, &second].map(|value| axes_of(b, value));
@@ -21,19 +32,19 @@ pub(super) fn alike(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) ->
     if let Some(axis) = differs.filter(|_| !has.is_empty() && !other.is_empty()) {
         let [first, second] = [has, other].map(|axes| b.axes_text(axes));
         let dim = b.graph.axis(axis).name.clone();
-        return b.error(at, diag::dims_differ(&b.called(""), first, second, dim));
+        return b.error(at, diag::dims_differ(b.called(""), first, second, dim));
     }
     if matches!(second, Value::Unknown) { Value::Unknown } else { value }
 }
 
 /// Evaluates `classes(t)`: converts integers of any type to `i32`. Values out of the range of `i32` keep
 /// their low bits.
-pub(super) fn classes(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> Value {
+fn classes(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> Value {
     let [arg] = args else { unreachable!("the library has no mistakes") };
     let value = single(b, env, &arg.value);
     let Some(dtype) = dtype_of(b, &value) else { return Value::Unknown };
     if dtype.is_float() || dtype == DType::Bool {
-        return b.error(at, diag::wants_classes(&b.called(""), dtype));
+        return b.error(at, diag::wants_classes(b.called(""), dtype));
     }
     let Some(id) = typed(b, &value, dtype) else { return Value::Unknown };
     if dtype == DType::I32 {
@@ -43,20 +54,44 @@ pub(super) fn classes(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) 
     known(b.push(Node { kind: NodeKind::Cast, args: vec![id], dtype: DType::I32, axes, span }))
 }
 
+/// Evaluates `weights(w, V, logits)`: returns `w` after checking that it has the dim `V` alone, and a dtype
+/// that meets that of the logits.
+fn weights(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> Value {
+    let [weight, dim, logits] = args else { unreachable!("the library has no mistakes") };
+    let [value, logits] = [weight, logits].map(|arg| single(b, env, &arg.value));
+    let (ExprKind::Name(name), ExprKind::Name(dim)) = (&weight.value.kind, &dim.value.kind) else {
+        unreachable!("the library passes parameters")
+    };
+    let wants: AxisSet = env.dim(dim).into_iter().flatten().copied().collect();
+    let has = axes_of(b, &value);
+    let (Some(is), Some(meets)) = (dtype_of(b, &value), dtype_of(b, &logits)) else {
+        return Value::Unknown;
+    };
+    if has != wants {
+        let (dim, has) = (b.names_text(&wants.iter().collect::<Vec<_>>()), b.axes_text(has));
+        return b.error(at, diag::class_weights(b.called(""), name, dim, has));
+    }
+    if meets.is_float() && common(is, meets).is_none() {
+        return b.error(at, diag::argument_dtype(b.called(""), name, meets, is));
+    }
+    value
+}
+
 /// Evaluates `number(eps)`: returns the argument after checking that it is a scalar. An integer becomes `f32`.
 /// The mistake names the argument.
-pub(super) fn number(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> Value {
+fn number(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> Value {
     let [arg] = args else { unreachable!("the library has no mistakes") };
     let value = single(b, env, &arg.value);
     let (has, dtype) = (axes_of(b, &value), dtype_of(b, &value));
     let ExprKind::Name(name) = &arg.value.kind else { unreachable!("the library passes parameters") };
     if !has.is_empty() {
         let has = b.axes_text(has);
-        return b.error(at, diag::wants_one_number(&b.called(""), name, has, hints::number(name)));
+        return b
+            .error(at, diag::wants_one_number(b.called(""), name, has, hints::number(&b.called(""), name)));
     }
     match (value, dtype) {
         (_, Some(dtype @ DType::Bool)) => {
-            b.error(at, diag::wants_scalar(&b.called(""), name, dtype, hints::number(name)))
+            b.error(at, diag::wants_scalar(b.called(""), name, dtype, hints::number(&b.called(""), name)))
         }
         (Value::Node(id), Some(dtype)) if !dtype.is_float() => {
             let (axes, span) = (has, b.place(at));

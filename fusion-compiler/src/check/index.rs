@@ -107,9 +107,9 @@ impl Call<'_, '_> {
             let symbols = &self.b.graph.symbols;
             let [place, extent] = [&place, &x.extent].map(|e| e.display(symbols).to_string());
             let name = &self.b.graph.axis(x.axis).name;
-            let message = match at.is_some_and(|at| at < 0) {
-                true => diag::at_negative(place, name),
-                false => diag::at_out_of_range(place, name, extent),
+            let message = match at {
+                Some(at @ ..0) => diag::at_negative(place, name, at.unsigned_abs()),
+                Some(0..) | None => diag::at_out_of_range(place, name, extent),
             };
             return self.refuse(position.at, message);
         }
@@ -140,8 +140,13 @@ impl Call<'_, '_> {
             None => x.extent.clone(),
         };
         let [first, last, extent] = [&start, &end, &x.extent].map(DimExpr::as_const);
+        if let Some(bound @ ..0) = [first, last].into_iter().flatten().min() {
+            let name = &self.b.graph.axis(x.axis).name;
+            let message = diag::at_negative(bound, name, bound.unsigned_abs());
+            return self.refuse(range.at, message);
+        }
         let behind = |a: Option<i64>, b: Option<i64>| a.zip(b).is_some_and(|(a, b)| a > b);
-        if behind(Some(0), first) || behind(first, last) || behind(last, extent) {
+        if behind(first, last) || behind(last, extent) {
             let symbols = &self.b.graph.symbols;
             let [start, end, extent] = [&start, &end, &x.extent].map(|e| e.display(symbols).to_string());
             let name = &self.b.graph.axis(x.axis).name;
@@ -343,10 +348,11 @@ impl Call<'_, '_> {
         let axis = dims::one(self.b, self.env, along, &name, &usage)?;
         let dtype = dtype_of(self.b, &number)?;
         let id = typed(self.b, &number, dtype)?;
+        let id = rename::joined(self.b, id, AxisSet::EMPTY.with(axis));
         let has = self.b.graph.node(id).axes;
         if !has.contains(axis) {
-            let (dim, has) = (self.b.graph.axis(axis).name.clone(), self.b.axes_text(has));
-            return self.refuse(along.at, diag::no_such_axis(dim, has));
+            let message = self.b.lacks(axis, has);
+            return self.refuse(along.at, message);
         }
         Some(Operand { id, axis, extent: self.b.graph.axis(axis).extent.clone() })
     }

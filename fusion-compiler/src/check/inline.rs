@@ -129,6 +129,7 @@ fn declare(b: &mut Builder<'_>, env: &mut Env, form: &parse::Inline) -> Option<O
 }
 
 fn output(b: &mut Builder<'_>, id: NodeId, order: Option<Vec<AxisId>>, form: &parse::Inline) -> Option<()> {
+    let id = rename::joined(b, id, order.iter().flatten().copied().collect());
     let (has, span) = (b.graph.node(id).axes, b.place(form.value.at));
     let order = match order {
         Some(order) => order,

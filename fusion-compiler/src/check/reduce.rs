@@ -111,17 +111,17 @@ pub(super) fn reduce(b: &mut Builder<'_>, env: &mut Env, at: At, kind: Kind, arg
     let Some(dtype) = dtype_of(b, &value) else { return Value::Unknown };
     let Some(id) = typed(b, &value, dtype) else { return Value::Unknown };
     if dtype == DType::Bool {
-        return b.error(at, diag::wants_number(name, dtype));
+        return b.error(at, diag::wants_number(b.called(name), dtype));
     }
     if kind == Kind::Mean && !dtype.is_float() {
-        return b.error(at, diag::wants_float(name, dtype));
+        return b.error(at, diag::wants_float(b.called(name), dtype));
     }
     let has = b.graph.node(id).axes;
-    let axes = match args.get(1) {
-        None if has.is_empty() => return b.error(at, diag::nothing_to_reduce(name)),
-        None => has.iter().collect(),
+    let (id, axes) = match args.get(1) {
+        None if has.is_empty() => return b.error(at, diag::nothing_to_reduce(b.called(name))),
+        None => (id, has.iter().collect()),
         Some(arg) => match reduced(b, env, kind, &arg.value, id) {
-            Some(axes) => axes,
+            Some(reduced) => reduced,
             None => return Value::Unknown,
         },
     };
@@ -165,7 +165,7 @@ fn combine(b: &mut Builder<'_>, at: At, kind: Kind, id: NodeId, axes: &[AxisId])
     let combined = match none {
         Some(&axis) if kind.compares() => {
             let name = b.graph.axis(axis).name.clone();
-            return b.error(at, diag::nothing_to_compare(kind.name(), name));
+            return b.error(at, diag::nothing_to_compare(b.called(kind.name()), name));
         }
         Some(_) => of_nothing(b, (combine, dtype), has.minus(set), span),
         None => b.push(Node {
@@ -199,17 +199,24 @@ fn of_nothing(
     b.widen(nothing, axes, span)
 }
 
-/// Returns the axes that the last argument names.
-fn reduced(b: &mut Builder<'_>, env: &Env, kind: Kind, arg: &Expr, id: NodeId) -> Option<Vec<AxisId>> {
+/// Returns the axes that the last argument names, and the value, which has them.
+fn reduced(
+    b: &mut Builder<'_>,
+    env: &Env,
+    kind: Kind,
+    arg: &Expr,
+    id: NodeId,
+) -> Option<(NodeId, Vec<AxisId>)> {
     let name = kind.name();
-    let (has, dtype) = (b.graph.node(id).axes, b.graph.node(id).dtype);
     let axes = dims::argument(b, env, arg, name, &diag::wants_dim_last(name))?;
     if axes.is_empty() {
-        b.error(arg.at, diag::nothing_to_reduce(name));
+        b.error(arg.at, diag::nothing_to_reduce(b.called(name)));
         return None;
     }
+    let id = rename::joined(b, id, axes.iter().copied().collect());
+    let (has, dtype) = (b.graph.node(id).axes, b.graph.node(id).dtype);
     if let Some(&axis) = axes.iter().find(|&&axis| !has.contains(axis)) {
-        let (dim, has) = (b.graph.axis(axis).name.clone(), b.axes_text(has));
+        let message = b.lacks(axis, has);
         let at = match &arg.kind {
             ExprKind::Tuple(parts) => {
                 let names = |part: &&Expr| dims::named(b, env, part).is_some_and(|axes| axes.contains(&axis));
@@ -217,7 +224,7 @@ fn reduced(b: &mut Builder<'_>, env: &Env, kind: Kind, arg: &Expr, id: NodeId) -
             }
             _ => arg.at,
         };
-        b.error(at, diag::no_such_axis(dim, has));
+        b.error(at, message);
         return None;
     }
     if let (true, ExprKind::Int(dim, _)) = (kind.compares(), &arg.kind) {
@@ -225,7 +232,7 @@ fn reduced(b: &mut Builder<'_>, env: &Env, kind: Kind, arg: &Expr, id: NodeId) -
         b.error(arg.at, diag::reduce_or_compare(name, dim, number));
         return None;
     }
-    Some(axes)
+    Some((id, axes))
 }
 
 /// Evaluates `index(T)`, the coordinate along a dim, or `index((H, W))`, a row-major coordinate along several

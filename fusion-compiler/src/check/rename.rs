@@ -16,7 +16,8 @@ use crate::diag;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{
-    AXES_MAX, Axis, AxisId, AxisSet, Graph, Node, NodeId, NodeKind, Param, ParamId, ParamKind, SpanId,
+    AXES_MAX, Axis, AxisId, AxisSet, Graph, Node, NodeId, NodeKind, Param, ParamId, ParamKind, SpanId, Sum,
+    Use,
 };
 use crate::parse;
 use crate::parse::ast::{Arg, At, Block, Expr, ExprKind, Pattern, Stmt};
@@ -36,10 +37,11 @@ pub(super) fn rename(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -
     };
     let Some(dtype) = dtype_of(b, &value) else { return Value::Unknown };
     let Some(id) = typed(b, &value, dtype) else { return Value::Unknown };
+    let id = joined(b, id, AxisSet::EMPTY.with(old));
     let has = b.graph.node(id).axes;
     if !has.contains(old) {
-        let (name, has) = (b.graph.axis(old).name.clone(), b.axes_text(has));
-        return b.error(from.at, diag::no_such_axis(name, has));
+        let message = b.lacks(old, has);
+        return b.error(from.at, message);
     }
     let Some(new) = target(b, env, old, to) else { return Value::Unknown };
     if has.contains(new) {
@@ -191,6 +193,58 @@ fn adopted(b: &mut Builder<'_>, env: &mut Env, made: AxisId, value: Value) -> Va
         Some(_) | None => b.apart = b.apart.with(made),
     }
     value
+}
+
+/// Returns a value along these axes, in place of dims of the same names that templates made.
+pub(super) fn joined(b: &mut Builder<'_>, id: NodeId, axes: AxisSet) -> NodeId {
+    let lacks = axes.minus(b.graph.node(id).axes);
+    lacks.iter().fold(id, |id, known| {
+        let made = b.namesake(known, b.graph.node(id).axes).filter(|&made| b.apart.contains(made));
+        made.and_then(|made| join(b, id, (made, known))).unwrap_or(id)
+    })
+}
+
+/// Returns a value along a known axis in place of one of the same name that a template made. Each call checks
+/// that their extents agree, as if the operation that made the axis had named the known one. Returns none if
+/// the extents differ in every call, or if the value is computed from one that has the known axis.
+pub(super) fn join(b: &mut Builder<'_>, id: NodeId, (made, known): (AxisId, AxisId)) -> Option<NodeId> {
+    if !b.graph.node(id).axes.contains(made) {
+        return Some(id);
+    }
+    let [old, new] = [made, known].map(|axis| b.graph.axis(axis).clone());
+    let differ = old.extent.as_const().zip(new.extent.as_const()).is_some_and(|(old, new)| old != new);
+    if differ || comes_from(b, id, known) {
+        return None;
+    }
+    let swap = |axis: &Axis| if *axis == old { new.clone() } else { axis.clone() };
+    let checks = b.graph.sums.iter().filter(|sum| !matches!(sum.of, Use::Coordinates(_)));
+    let checks = checks.filter(|sum| sum.whole == old || sum.parts.contains(&old));
+    let checks: Vec<Sum> = checks
+        .map(|sum| Sum {
+            whole: swap(&sum.whole),
+            parts: sum.parts.iter().map(swap).collect(),
+            of: sum.of.clone(),
+        })
+        .collect();
+    if checks.is_empty() && old.extent != new.extent {
+        return None;
+    }
+    let value = substitute(b, id, (made, known), &mut BTreeMap::new()).ok().flatten()?;
+    checks.into_iter().for_each(|sum| b.graph.check(sum));
+    Some(value)
+}
+
+/// Returns true if a value, or one that it is computed from, has this axis.
+fn comes_from(b: &Builder<'_>, id: NodeId, axis: AxisId) -> bool {
+    let (mut seen, mut open) = (BTreeSet::new(), vec![id]);
+    while let Some(id) = open.pop() {
+        let node = b.graph.node(id);
+        if node.axes.contains(axis) {
+            return true;
+        }
+        open.extend(node.args.iter().filter(|&&arg| seen.insert(arg)));
+    }
+    false
 }
 
 fn is_lowercase(name: &str) -> bool {

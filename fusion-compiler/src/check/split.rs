@@ -63,14 +63,19 @@ pub(super) fn regroup(b: &mut Builder<'_>, env: &mut Env, at: At, way: Regroupin
         Regrouping::Split => (whole, parts),
         Regrouping::Merge => (parts, whole),
     };
+    let id = rename::joined(b, id, gone);
     let has = b.graph.node(id).axes;
     if let Some(axis) = gone.minus(has).iter().next() {
-        let (name, has) = (b.graph.axis(axis).name.clone(), b.axes_text(has));
-        return b.error(from.at, diag::no_such_axis(name, has));
+        let message = b.lacks(axis, has);
+        return b.error(from.at, message);
     }
     if !register(b, &split) {
-        let name = b.graph.axis(split.whole).name.clone();
-        return b.error(arrow.at, diag::split_twice(name));
+        let name = &b.graph.axis(split.whole).name;
+        let message = match &split.library {
+            Some(Library { function, .. }) => diag::groups_twice(function, name),
+            None => diag::split_twice(name),
+        };
+        return b.error(arrow.at, message);
     }
     let elements = |axes: &[AxisId]| {
         let mut extents = axes.iter().map(|&axis| &b.graph.axis(axis).extent);
@@ -114,7 +119,12 @@ fn axes(b: &mut Builder<'_>, env: &mut Env, way: Regrouping, one: &Expr, several
         fixed(b, env, dim)?;
     }
     if let Some(value) = names.iter().find(|e| word(e).is_some_and(|word| env.var(&word).is_some())) {
-        b.error(value.at, diag::part_is_value(word(value).unwrap_or_default()));
+        let whole = word(one).and_then(|word| env.axis(&word)).filter(|_| b.in_std());
+        let message = match whole {
+            Some(whole) => diag::groups_number(b.called(way.name()), &b.graph.axis(whole).name),
+            None => diag::part_is_value(word(value).unwrap_or_default()),
+        };
+        b.error(value.at, message);
         // Declaring the remaining names prevents further messages where they are used.
         for new in all().filter_map(word) {
             if env.dim(&new).is_none() && env.var(&new).is_none() {

@@ -5,6 +5,9 @@
 /// Hint: the names it is for, and its text.
 type Hint = (&'static [&'static str], &'static str);
 
+/// Hint for an argument: the functions it is for, none of which means all, the argument's names, and the text.
+type ArgumentHint = (&'static [&'static str], &'static [&'static str], &'static str);
+
 /// Returns the equivalent of a function that the language lacks.
 pub(crate) fn function(name: &str) -> Option<&'static str> {
     find(FUNCTIONS, name)
@@ -12,8 +15,11 @@ pub(crate) fn function(name: &str) -> Option<&'static str> {
 
 /// Returns the equivalent of an argument of this name. `function` is the one that it is passed to.
 pub(crate) fn argument(function: &str, name: &str) -> Option<&'static str> {
-    let own = if function.starts_with("cross_entropy") { find(CROSS_ENTROPY, name) } else { None };
-    own.or_else(|| find(ARGUMENTS, name))
+    let is_for = |(functions, names, _): &&ArgumentHint| {
+        (functions.is_empty() || functions.contains(&function)) && names.contains(&name)
+    };
+    let own = ARGUMENTS.iter().find(is_for).map(|(_, _, how)| *how);
+    own.or_else(|| more(function).filter(|_| SCALES.contains(&name)))
 }
 
 /// Returns how to get several values from a function that returns a tuple in other libraries.
@@ -27,11 +33,11 @@ pub(crate) fn more(name: &str) -> Option<&'static str> {
 }
 
 /// Returns the hint for an argument that takes one number, where the given value has dims or is a truth value.
-pub(crate) fn number(argument: &str) -> &'static str {
+pub(crate) fn number(function: &str, argument: &str) -> &'static str {
     match argument {
         "correction" => "it is 1 unless given, and `correction = 0` for a whole population",
         "label_smoothing" => "a weight for each class is `weight = w`",
-        _ => "scale and shift are written out, as in `layer_norm(x, D) * g + b`",
+        _ => more(function).unwrap_or("it is the same for all elements"),
     }
 }
 
@@ -156,7 +162,16 @@ pub(crate) const FUNCTIONS: &[Hint] = &[
     (&["average"], "it is `mean(x, D)`, and with weights `sum(x * w, D) / sum(w, D)`"),
     (&["nansum"], "it is `sum(if isnan(x) { 0.0 } else { x }, D)`"),
     (&["count_nonzero"], "it is `sum(if x != 0 { 1 } else { 0 }, D)`"),
-    (&["var_mean", "std_mean"], "they are two values, `(var(x, D), mean(x, D))`"),
+    (&["var_mean"], "they are two values, `(var(x, D), mean(x, D))`"),
+    (&["std_mean"], "they are two values, `(std(x, D), mean(x, D))`"),
+    (
+        &["nanmean"],
+        "it is `sum(if isnan(x) { 0.0 } else { x }, D) / sum(if isnan(x) { 0.0 } else { 1.0 }, D)`",
+    ),
+    (
+        &["size", "len", "numel", "shape", "ndim"],
+        "write the name of a dim, which is its extent, as in `x / N`",
+    ),
     (&["ptp"], "it is `max(x, D) - min(x, D)`"),
     (&["softmin"], "it is `softmax(-x, D)`"),
     // Operators.
@@ -165,6 +180,10 @@ pub(crate) const FUNCTIONS: &[Hint] = &[
     (&["multiply", "times"], "it is `x * y`"),
     (&["divide", "true_divide"], "it is `x / y`"),
     (&["floor_divide", "floordiv"], "it is `floor_div(x, y)`"),
+    (&["mod"], "it is `remainder(x, y)` with the sign of `y`, and `x % y` with that of `x`"),
+    (&["rem_euclid"], "it is `remainder(x, abs(y))`"),
+    (&["div_euclid"], "for `y` above 0 it is `floor_div(x, y)`"),
+    (&["mul_add"], "it is `fma(a, b, x)`, which is `a * b + x`"),
     (&["negative"], "it is `-x`"),
     (&["eq", "equal"], "it is `x == y`"),
     (&["ne", "not_equal"], "it is `x != y`"),
@@ -174,7 +193,12 @@ pub(crate) const FUNCTIONS: &[Hint] = &[
     (&["ge", "greater_equal"], "it is `x >= y`"),
     (&["logical_and"], "it is `a && b`"),
     (&["logical_or"], "it is `a || b`"),
-    (&["logical_not"], "it is `!a`"),
+    (&["logical_not", "bitwise_not"], "it is `!a`"),
+    (&["bitwise_and"], "it is `a & b`"),
+    (&["bitwise_or"], "it is `a | b`"),
+    (&["bitwise_xor"], "it is `a ^ b`"),
+    (&["isclose"], "it is `abs(x - y) <= 1e-8 + 1e-5 * abs(y)`"),
+    (&["allclose"], "it is `all(abs(x - y) <= 1e-8 + 1e-5 * abs(y))`"),
     (&["addcmul"], "it is `x + value * a * b`"),
     (&["addcdiv"], "it is `x + value * a / b`"),
     // Types, and functions with no use here.
@@ -204,7 +228,9 @@ pub(crate) const FUNCTIONS: &[Hint] = &[
     (&["absolute", "fabs"], "it is `abs(x)`"),
     (&["power"], "it is `pow(x, y)`"),
     (&["reciprocal"], "it is `recip(x)`"),
-    (&["frac"], "it is `x - trunc(x)`"),
+    (&["frac", "fract"], "it is `x - trunc(x)`"),
+    (&["rint", "round_ties_even"], "it is `round(x)`"),
+    (&["fix"], "it is `trunc(x)`"),
     (&["swish"], "it is `silu(x)`"),
     (&["expit"], "it is `sigmoid(x)`"),
     (&["logit"], "it is `log(x / (1.0 - x))`"),
@@ -213,6 +239,7 @@ pub(crate) const FUNCTIONS: &[Hint] = &[
     (&["celu"], "it is `max(x, 0.0) + min(expm1(x), 0.0)`"),
     (&["tanhshrink"], "it is `x - tanh(x)`"),
     (&["softshrink"], "it is `sign(x) * max(abs(x) - 0.5, 0.0)`"),
+    (&["threshold"], "it is `if x > low { x } else { value }`"),
     (&["hardshrink"], "it is `if abs(x) > 0.5 { x } else { 0.0 }`"),
     (&["heaviside"], "it is `if x == 0 { y } else { if x > 0 { 1.0 } else { 0.0 } }`"),
     (&["hypot"], "it is `sqrt(x * x + y * y)`"),
@@ -226,6 +253,10 @@ pub(crate) const FUNCTIONS: &[Hint] = &[
     (&["arctan"], "it is `atan(x)`"),
     (&["arctan2"], "it is `atan2(y, x)`"),
     // Layers and losses.
+    (
+        &["scaled_dot_product_attention"],
+        "it is `sum(softmax(sum(q * k, K) * rsqrt(K), S) * v, S)`, with `S` for the keys and values",
+    ),
     (&["instance_norm"], "it is `layer_norm(x, (H, W))`, along all dims of an instance"),
     (&["normalize"], "it is `x / max(norm(x, D), 1e-12)`"),
     (&["cosine_similarity"], "it is `sum(x * y, D) / (norm(x, D) * norm(y, D))`"),
@@ -236,28 +267,53 @@ pub(crate) const FUNCTIONS: &[Hint] = &[
     (&["nll_loss"], "`cross_entropy(x, V, t)` is that of logits `x`, of which it takes the logarithm itself"),
 ];
 
-pub(crate) const ARGUMENTS: &[Hint] = &[
-    (&["dim", "axis", "dims", "axes"], "a dim is passed without a name before it, as in `softmax(x, D)`"),
+pub(crate) const ARGUMENTS: &[ArgumentHint] = &[
     (
+        &["cross_entropy", "cross_entropy_mean"],
+        &["reduction", "size_average"],
+        "`cross_entropy(x, V, t)` is the loss of each row, and `cross_entropy_mean(x, V, t)` the mean of all",
+    ),
+    (
+        &["huber"],
+        &["beta"],
+        "it is `delta` here: `huber(x, y, delta = d) / d` is the smooth L1 loss with a `beta` of `d`",
+    ),
+    (&["group_norm"], &["num_groups", "groups"], "it is `G` here, as in `group_norm(x, C, G = 2)`"),
+    (
+        &["batch_norm"],
+        &["training", "running_mean", "running_var", "momentum"],
+        "statistics of the batch are `batch_norm(x, D)`, and given ones `batch_norm(x, mean, var)`",
+    ),
+    (&["pad"], &["mode"], "one value is added, as in `pad(x, D -> P, 1, 1, value = 0.5)`"),
+    (&[], &["dim", "axis", "dims", "axes"], "a dim is passed by its name alone, like `D`"),
+    (
+        &[],
         &["keepdim", "keepdims"],
         "values meet by the names of their dims, as in `x - mean(x, D)`: leave it out",
     ),
-    (&["dtype"], "a cast is written `x as f32`"),
-    (&["out", "inplace"], "a `&mut` parameter is assigned to, as in `p = relu(p);`"),
-    (&["approximate"], "the one by tanh is `gelu_tanh(x)`"),
+    (&[], &["dtype"], "a cast is written `x as f32`"),
+    (&[], &["out", "inplace"], "a `&mut` parameter is assigned to, as in `p = relu(p);`"),
+    (&[], &["approximate"], "the one by tanh is `gelu_tanh(x)`"),
     (
+        &[],
         &["reduction", "size_average"],
-        "`mse(x, y)` is the mean of all elements, and `mse(x, y, D)` that along a dim",
+        "it is the mean of all elements, or along the dims that come after both values",
     ),
-    (&["p", "ord"], "`norm(x, D)` is the Euclidean one; others are `sum(abs(x), D)` and `max(abs(x), D)`"),
-    (&["unbiased", "ddof"], "for the variance of a whole population write `correction = 0`"),
+    (&[], &["p", "ord"], NORM),
     (
-        &["weight", "bias", "gamma", "beta"],
-        "scale and shift are written out, as in `layer_norm(x, D) * gamma + beta`",
+        &[],
+        &["unbiased"],
+        "leave it out for the unbiased estimate, and write `correction = 0` for a whole population",
     ),
-    (&["negative_slope"], "it is `slope` here, as in `leaky_relu(x, slope = 0.1)`"),
-    (&["min", "max", "a_min", "a_max"], "bounds are `clamp(x, low, high)`"),
+    (&[], &["ddof"], "it is `correction` here: 1 unless given, and `correction = 0` for a whole population"),
+    (&[], &["negative_slope"], "it is `slope` here, as in `leaky_relu(x, slope = 0.1)`"),
+    (&[], &["min", "max", "a_min", "a_max"], "bounds are `clamp(x, low, high)`"),
 ];
+
+const NORM: &str = "`norm(x, D)` is the Euclidean one; others are `sum(abs(x), D)` and `max(abs(x), D)`";
+
+/// Names of the scale and the shift of a normalisation.
+const SCALES: [&str; 6] = ["weight", "bias", "gamma", "beta", "scale", "shift"];
 
 pub(crate) const SEVERAL: &[Hint] = &[
     (&["max"], "`max` gives the largest alone: write `let (v, i) = (max(x, D), argmax(x, D));`"),
@@ -269,13 +325,8 @@ pub(crate) const MORE: &[Hint] = &[
     (&["rms_norm"], "the scale is written out, as in `rms_norm(x, D) * g`"),
     (&["group_norm"], "scale and shift are written out, as in `group_norm(x, C, 2) * g + b`"),
     (&["batch_norm"], "scale and shift are written out, as in `batch_norm(x, D) * g + b`"),
+    (&["norm"], NORM),
 ];
-
-/// Arguments of `cross_entropy` alone.
-pub(crate) const CROSS_ENTROPY: &[Hint] = &[(
-    &["reduction", "size_average"],
-    "`cross_entropy(x, V, t)` is the loss of each row, and `cross_entropy_mean(x, V, t)` the mean of all",
-)];
 
 pub(crate) const FIELDS: &[Hint] = &[
     (

@@ -140,6 +140,10 @@ fn postfix(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
                     several(&value).map_or_else(diag::no_tuple_field, diag::no_tuple_field_otherwise);
                 return Err(parser.error(message));
             }
+            let word = parser.word().filter(|word| is_keyword(word)).unwrap_or_default();
+            if let Some(how) = hints::function(&word) {
+                return Err(parser.error(diag::said_otherwise(word, how)));
+            }
             let method = parser.name("the name of a function after `.`")?;
             let Some((inner, _, span)) = parser.group(Delimiter::Parenthesis) else {
                 let message = match parser.sink.captures {
@@ -220,7 +224,10 @@ fn primary(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
         None if parser.is_group(Delimiter::Bracket) => Err(parser.error(diag::no_list())),
         None => Err(parser.error_expected("an expression")),
         Some("where") => Err(parser.error(diag::no_where())),
-        Some(word) if is_keyword(word) => Err(parser.error(diag::no_keyword(word))),
+        Some(word) if is_keyword(word) => Err(parser.error(
+            hints::function(word)
+                .map_or_else(|| diag::no_keyword(word), |how| diag::said_otherwise(word, how)),
+        )),
         Some(_) => named(parser),
     }
 }
@@ -261,24 +268,44 @@ fn deepest(args: &[Arg]) -> u32 {
     args.iter().map(|arg| arg.value.depth).max().unwrap_or(0)
 }
 
+/// Returns the next token with its quotes, if it is text.
+fn text(parser: &Parser<'_, '_>) -> Option<String> {
+    let (literal, _) = parser.cursor().literal()?;
+    Some(literal.to_string()).filter(|text| text.ends_with(['"', '\'']))
+}
+
+/// Returns the hint for a constant that other libraries write as text, like `"inf"`.
+fn constant(text: &str) -> Option<&'static str> {
+    hints::field(text.trim_matches(['"', '\'']))
+}
+
 fn argument(parser: &mut Parser<'_, '_>, function: &str) -> Parsed<Arg> {
     let before = parser.cursor();
+    if let Some(text) = text(parser).filter(|text| constant(text).is_none())
+        && let Some(how) = hints::function(function)
+    {
+        return Err(parser.error(diag::text_otherwise(text, how)));
+    }
     if parser.word().is_some_and(|word| !is_keyword(&word)) {
         let name = parser.name("an argument")?;
         if parser.eat("=").is_some() {
-            let is_text = |literal: &proc_macro2::Literal| literal.to_string().ends_with(['"', '\'']);
-            let text = parser.cursor().literal().filter(|(literal, _)| is_text(literal));
-            if let Some(how) = text.and_then(|_| hints::argument(function, &name.text)) {
+            if let Some(how) = text(parser).and_then(|_| hints::argument(function, &name.text)) {
                 return Err(parser.error(diag::no_text(how)));
             }
             return Ok(Arg { name: Some(name), value: nested(parser, expr)? });
         }
         parser.seek(before);
     }
+    if parser.symbol() == Some("..=") {
+        return Err(parser.error(diag::no_range_inclusive()));
+    }
     if let Some(at) = parser.eat("..") {
         return range(parser, None, at);
     }
     let left = nested(parser, expr)?;
+    if parser.symbol() == Some("..=") {
+        return Err(parser.error(diag::no_range_inclusive()));
+    }
     if let Some(at) = parser.eat("..") {
         return range(parser, Some(left), at);
     }
@@ -293,6 +320,9 @@ fn argument(parser: &mut Parser<'_, '_>, function: &str) -> Parsed<Arg> {
 fn range(parser: &mut Parser<'_, '_>, start: Option<Expr>, at: At) -> Parsed<Arg> {
     let open = parser.at_end() || parser.symbol() == Some(",");
     let end = if open { None } else { Some(nested(parser, expr)?) };
+    if matches!(parser.symbol(), Some(".." | ":")) {
+        return Err(parser.error(diag::no_range_step()));
+    }
     let depth = [&start, &end].into_iter().flatten().map(|bound| bound.depth).max().unwrap_or(0);
     let range = ExprKind::Range(start.map(Box::new), end.map(Box::new));
     Ok(Arg { name: None, value: node(parser, range, at, depth)? })
@@ -452,6 +482,7 @@ fn binding(parser: &mut Parser<'_, '_>) -> Parsed<Stmt> {
         Pattern::Name(bound(parser, "a name after `let`")?)
     };
     match parser.symbol() {
+        Some(",") => return Err(parser.error(diag::no_let_list())),
         Some(":") => return Err(parser.error(diag::no_let_type())),
         Some(";") => return Err(parser.error(diag::no_let_else())),
         Some(_) | None => {}
@@ -542,7 +573,13 @@ fn number(parser: &mut Parser<'_, '_>, literal: proc_macro2::Literal, at: At) ->
     };
     match kind {
         Some(kind) => node(parser, kind, at, 0),
-        None => Err(parser.error_at(at, diag::bad_literal(text))),
+        None => Err(parser.error_at(
+            at,
+            match constant(&text) {
+                Some(how) => diag::text_otherwise(text, how),
+                None => diag::no_text_here(text),
+            },
+        )),
     }
 }
 

@@ -4,8 +4,9 @@ use fusion::fuse;
 
 fuse! {
     fn differences(x, T: dim) { slice(x, T -> S, 1..) - slice(x, T -> S, ..T - 1) }
-    pub fn weighted(x: f32[T], w: f32[S]) -> f32[] { sum(differences(x, T) * w) }
-    pub fn of_both(x: f32[T], y: f32[U]) -> f32[] { sum(differences(x, T) * differences(y, U)) }
+    pub fn weighted(x: f32[T = 4], w: f32[S = 4]) -> f32[] { sum(differences(x, T) * w) }
+    pub fn of_both(x: f32[T = 3], y: f32[U = 4]) -> f32[] { sum(differences(x, T) * differences(y, U)) }
+    pub fn of_itself(x: f32[T]) -> f32[] { sum(differences(differences(x, T), S), S) }
 
     fn turned(x, D: dim) { flip(x, D) }
     pub fn turned_twice(x: f32[N, H, W]) -> f32[N, H, W] { turned(x, (H, W)) }

@@ -11,6 +11,7 @@ fuse! {
     pub fn suffix(x: f32[N]) -> f32[N] { x * 2.0f64 }
     pub fn int_suffix(x: i32[N]) -> i32[N] { x * 2usize }
     pub fn text(x: f32[N]) -> f32[N] { x + "1" }
+    pub fn infinity(x: f32[N]) -> f32[N] { max(x, float("-inf")) + min(x, float("inf")) }
     pub fn letter(x: f32[N]) -> f32[N] { x + '1' }
 }
 

@@ -9,6 +9,8 @@ fuse! {
     pub fn outside(x: f32[C = 4]) -> f32[K] { slice(x, C -> K, 2..5) }
     pub fn backwards(x: f32[D]) -> f32[K] { slice(x, D -> K, 3..2) }
     pub fn negative(x: f32[D]) -> f32[K] { slice(x, D -> K, -1..2) }
+    pub fn inclusive(x: f32[D]) -> f32[K] { slice(x, D -> K, 0..=3) }
+    pub fn in_steps(x: f32[D]) -> f32[K] { slice(x, D -> K, 0..D..2) }
     pub fn of_a_tensor(x: f32[D], n: i32) -> f32[D] { x + sum(slice(x, D -> K, 0..n)) }
     pub fn halves_of_one(x: f32[D]) -> f32[D] { x + sum(slice(x, D -> K, 0.5..1)) }
     pub fn absent(x: f32[N], _y: f32[D]) -> f32[N] { sum(slice(x, D -> K, 0..2), K) }

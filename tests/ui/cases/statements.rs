@@ -6,6 +6,7 @@ fuse! {
     pub fn mutable(x: f32[N]) -> f32[N] { let mut y = x; y }
     pub fn typed(x: f32[N]) -> f32[N] { let y: f32 = 1.0; x + y }
     pub fn no_value(x: f32[N]) -> f32[N] { let y; x + y }
+    pub fn no_parentheses(x: f32[N]) -> f32[N] { let y, z = (x, x); y * z }
     pub fn no_equals(x: f32[N]) -> f32[N] { let y x; y }
     pub fn no_semicolon(x: f32[N]) -> f32[N] { let y = x  y }
     pub fn unused_value(x: f32[N]) -> f32[N] { relu(x); x }

@@ -268,7 +268,10 @@ fn callees_say_their_dims() {
     );
     refused(
         "pub fn f(x: f32[N]) -> f32[N] { g(x, 2) } fn g(x: f32[M], k) { x * k }",
-        &["`g` has the dim `M`, which this function lacks: a call binds dims by name"],
+        &[
+            "`g` has the dim `M`, which this function lacks: a call binds dims by name, so give one that name, \
+              as in `rename(x, N -> M)`, or take its extent from the caller, `M: dim`",
+        ],
     );
 }
 
@@ -588,9 +591,94 @@ fn arguments_of_the_library() {
     );
     refused(
         "pub fn f(x: f32[N, C], g: i32) -> f32[N, C] { group_norm(x, C, g, N) }",
+        &[GROUPS, "note: in this call of `group_norm`"],
+    );
+    for given in ["-2", "4.0", "C / 2"] {
+        refused(
+            &format!("pub fn f(x: f32[N, C]) -> f32[N, C] {{ group_norm(x, C, {given}, N) }}"),
+            &[GROUPS, "note: in this call of `group_norm`"],
+        );
+    }
+    refused(
+        "pub fn f(x: f32[N, C]) -> f32[N, C] { group_norm(x, C, 4) + group_norm(x, C, 2) }",
         &[
-            "`G` is a value: a dim is split into dims and whole numbers that are written in the source",
+            "`group_norm` splits `C`, which stands for other dims already: a dim is split one way in a function, \
+             so rename it for another way, as in `group_norm(rename(x, C -> Other), Other, 2)`",
             "note: in this call of `group_norm`",
         ],
     );
+    let other = "pub fn f(x: f32[N, C]) -> f32[N, C] { \
+                 group_norm(x, C, 4) + rename(group_norm(rename(x, C -> Other), Other, 2), Other -> C) }";
+    assert!(text(other).is_ok(), "{:?}", text(other));
+    for (call, function) in [("layer_norm(x, C)", "layer_norm"), ("group_norm(x, C, 2)", "group_norm")] {
+        refused(
+            &format!("pub fn f(x: i32[N, C]) -> f32[N, C] {{ {call} }}"),
+            &[
+                &format!("`{function}` takes floats, this is i32: write `… as f32`"),
+                &format!("note: in this call of `{function}`"),
+            ],
+        );
+    }
+}
+
+const GROUPS: &str = "`group_norm` takes how many groups of `C` there are as a whole number from 1 \
+                      that is written in the source, or as a dim, like `G: dim`";
+
+#[test]
+fn arguments_of_the_library_that_are_no_number() {
+    let scale = "the scale is written out, as in `rms_norm(x, D) * g`";
+    refused(
+        "pub fn f(x: f32[N, D], g: f32[D]) -> f32[N, D] { rms_norm(x, D, g) }",
+        &[
+            &format!("`eps` of `rms_norm` is one number, and this has [D]: {scale}"),
+            "note: in this call of `rms_norm`",
+        ],
+    );
+    let weights = |call: &str, weight: &str, expect: &str| {
+        let function = call.split('(').next().unwrap();
+        let dims = if function == "cross_entropy" { "N" } else { "" };
+        refused(
+            &format!(
+                "pub fn f(x: f32[N, V], t: i32[N], w: {weight}) -> f32[{dims}] {{ {call} + 0 * sum(w) as f32 }}"
+            ),
+            &[expect, &format!("note: in this call of `{function}`")],
+        );
+    };
+    let dtype = |is: &str| {
+        format!("the parameter `weight` of `cross_entropy` is f32, this is {is}: write `… as f32`")
+    };
+    weights("cross_entropy(x, V, t, weight = w)", "i32[V]", &dtype("i32"));
+    weights("cross_entropy(x, V, t, weight = w)", "f64[V]", &dtype("f64"));
+    let dims = |function: &str, has: &str| {
+        format!(
+            "`weight` of `{function}` is one number for each class, with the dim `V` alone, and this has {has}"
+        )
+    };
+    weights("cross_entropy(x, V, t, weight = w)", "f32[W]", &dims("cross_entropy", "[W]"));
+    weights("cross_entropy(x, V, t, weight = 2.0)", "f32[W]", &dims("cross_entropy", "no dims"));
+    weights("cross_entropy_mean(x, V, t, 0.1, -100, w)", "f32[V]", &dims("cross_entropy_mean", "no dims"));
+    let cast = "pub fn f(x: f32[N, V], t: i32[N], w: f64[V]) -> f32[N] { cross_entropy(x, V, t, weight = w as f32) }";
+    assert!(text(cast).is_ok(), "{:?}", text(cast));
+}
+
+/// Templates of the tests on dims that templates make.
+const HALVES: &str =
+    "fn h(x, D: dim) { slice(x, D -> Half, ..D / 2) } fn g(x, D: dim) { slice(x, D -> Half, D / 2..) }";
+
+#[test]
+fn dims_of_one_name_that_cannot_be_one() {
+    let meet = |rest: &str, first: &str, second: &str| {
+        refused(
+            &format!("{HALVES} {rest}"),
+            &[&format!(
+                "two dims `Half` meet here, of {first} and {second} elements: a function that makes a dim gives it \
+                 to its caller by its name, so have one of them made by another name"
+            )],
+        );
+    };
+    meet("pub fn f(x: f32[N, D]) -> f32[N] { sum(h(h(x, D), Half), Half) }", "D/2", "D/2/2");
+    meet("pub fn f(x: f32[N, D]) -> f32[N, Half] { h(h(x, D), Half) }", "D/2", "D/2/2");
+    meet("pub fn f(x: f32[N, E = 8]) -> f32[N, Half = 3] { h(x, E) + g(x, E) }", "3", "4");
+    meet("pub fn f(x: f32[N, D = 6], p: &mut f32[Half = 4]) { p = sum(h(x, D), N); }", "4", "3");
+    meet("pub fn f(x: f32[N, D = 6], y: f32[Half = 4]) -> f32[N] { sum(h(x, D) * y, Half) }", "4", "3");
 }

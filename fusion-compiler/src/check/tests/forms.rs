@@ -380,6 +380,55 @@ fn templates_with_some_types_bind_by_name() {
     );
 }
 
+/// Dims of one name meet as one, and each call checks their extents, as if one function had made both.
+#[test]
+fn dims_of_templates_meet_dims_of_the_same_name() {
+    let halves =
+        "fn h(x, D: dim) { slice(x, D -> Half, ..D / 2) } fn g(x, D: dim) { slice(x, D -> Half, D / 2..) }";
+    let sums = |rest: &str| {
+        let text = text(&format!("{halves} {rest}")).unwrap_or_else(|errors| panic!("{rest}\n{errors}"));
+        let sums = text.lines().map(str::trim).filter(|line| line.starts_with("D ") && line.contains("Half"));
+        sums.map(String::from).collect::<Vec<_>>()
+    };
+    let one = sums(
+        "pub fn f(x: f32[N, D]) -> f32[N, Half] { slice(x, D -> Half, ..D / 2) * slice(x, D -> Half, D / 2..) }",
+    );
+    let two = sums("pub fn f(x: f32[N, D]) -> f32[N, Half] { h(x, D) * g(x, D) }");
+    assert!(one.iter().all(|sum| two.contains(sum)), "{one:?} {two:?}");
+    let one = sums("pub fn f(x: f32[N, D], Half: dim) -> f32[N, Half] { slice(x, D -> Half, ..D / 2) }");
+    let two = sums("pub fn f(x: f32[N, D], Half: dim) -> f32[N, Half] { h(x, D) }");
+    assert!(one.iter().all(|sum| two.contains(sum)), "{one:?} {two:?}");
+    for rest in [
+        "pub fn f(x: f32[N, D]) -> f32[N, D] { concat((-g(x, D), Half), (h(x, D), Half) -> D) }",
+        "pub fn f(x: f32[N, D]) -> f32[N, Half = 3] { h(x, D) }",
+        "pub fn f(x: f32[N, D], w: f32[Half]) -> f32[N] { sum(h(x, D) * w, Half) }",
+        "pub fn f(x: f32[N, D], Half: dim) -> f32[N] { sum(softmax(h(x, D), Half), Half) }",
+        "pub fn f(x: f32[N, D], p: &mut f32[Half]) { p = sum(h(x, D), N); }",
+    ] {
+        assert!(!sums(rest).is_empty(), "{rest}");
+    }
+    // Dims that never meet stay two.
+    let apart = sums("pub fn f(x: f32[D], y: f32[E]) -> f32[] { sum(h(x, D)) * sum(h(y, E)) }");
+    assert_eq!(apart.len(), 1, "{apart:?}");
+}
+
+/// A call of a typed function makes the dims that its body makes.
+#[test]
+fn typed_functions_give_the_dims_of_their_results() {
+    for visibility in ["", "pub "] {
+        let half =
+            format!("{visibility}fn h(x: f32[N, D]) -> f32[N, Half] {{ slice(x, D -> Half, ..D / 2) }}");
+        for rest in [
+            "pub fn f(x: f32[N, D]) -> f32[N, Half] { h(x) * h(-x) }",
+            "pub fn f(x: f32[N, D]) -> f32[N] { sum(h(x), Half) }",
+            "fn t(x) { h(x) } pub fn f(x: f32[N, D]) -> f32[N, Half] { t(x) }",
+        ] {
+            let source = format!("{half} {rest}");
+            assert!(graphs(&source).is_ok(), "{source}: {:?}", text(&source));
+        }
+    }
+}
+
 #[test]
 fn integers_and_bits() {
     check(

@@ -3,12 +3,13 @@
 
 use super::diagnostics::refused;
 use super::{graphs, text};
-use crate::diag::hints::{ARGUMENTS, CROSS_ENTROPY, FIELDS, FUNCTIONS, MORE, SEVERAL};
+use crate::diag::hints::{ARGUMENTS, FIELDS, FUNCTIONS, MORE, SEVERAL};
 use crate::diag::{self};
 
 /// Returns all hints.
 fn all() -> impl Iterator<Item = (&'static [&'static str], &'static str)> {
-    [FUNCTIONS, ARGUMENTS, CROSS_ENTROPY, SEVERAL, MORE, FIELDS].into_iter().flatten().copied()
+    let arguments = ARGUMENTS.iter().map(|(_, names, how)| (*names, *how));
+    [FUNCTIONS, SEVERAL, MORE, FIELDS].into_iter().flatten().copied().chain(arguments)
 }
 
 /// Returns the text between backquotes.
@@ -42,7 +43,9 @@ const VALUES: [&str; 5] = [
     "x: f32[N, M], w: f32[N, M], ids: i32[N], V: dim, K: dim",
     "x: f32[A], y: f32[B], a: f32[A], b: f32[A], value: f32",
 ];
-const OTHERS: [&str; 9] = [
+const OTHERS: [&str; 11] = [
+    "q: f32[T, K], k: f32[S, K], v: f32[S, D]",
+    "x: f32[N, D], y: f32[N, D], d: f32",
     "x: f32[N, T]",
     "x: f32[N, H, D]",
     "x: f32[N, V], t: i32[N]",
@@ -105,6 +108,10 @@ fn what_operators_suggest_compiles() {
         diag::no_power(),
         diag::no_index(),
         diag::no_tilde(),
+        diag::no_range_step(),
+        diag::no_let_list(),
+        diag::split_twice("C"),
+        diag::groups_twice("group_norm", "C"),
     ] {
         let message = message.to_string();
         let all = code(&message).filter(|code| code.contains([' ', '(', '!']) && !code.contains(hole));
@@ -120,7 +127,7 @@ fn what_operators_suggest_compiles() {
 #[test]
 fn names_have_one_hint_and_are_no_functions() {
     let mut wrong = Vec::new();
-    for table in [FUNCTIONS, ARGUMENTS, SEVERAL, MORE, FIELDS] {
+    for table in [FUNCTIONS, SEVERAL, MORE, FIELDS] {
         let names: Vec<&str> = table.iter().flat_map(|(names, _)| names.iter().copied()).collect();
         for (i, name) in names.iter().enumerate() {
             assert!(!names[..i].contains(name), "{name} is there twice");
@@ -148,24 +155,42 @@ fn arguments_of_other_libraries() {
     let named = |call: &str, function: &str, name: &str, how: &str| {
         said(call, &format!("`{function}` has no argument `{name}`: {how}"));
     };
-    let dim = "a dim is passed without a name before it, as in `softmax(x, D)`";
+    let dim = "a dim is passed by its name alone, like `D`";
     named("x - mean(x, dim = 1)", "mean", "dim", dim);
     named("x - x.max(axis = 0)", "max", "axis", dim);
     named("softmax(x, dim = -1)", "softmax", "dim", dim);
     let keep = "values meet by the names of their dims, as in `x - mean(x, D)`: leave it out";
     named("x - mean(x, D, keepdim = true)", "mean", "keepdim", keep);
     named("x - var(x, D, keepdims = true)", "var", "keepdims", keep);
-    let all = "for the variance of a whole population write `correction = 0`";
+    let all = "leave it out for the unbiased estimate, and write `correction = 0` for a whole population";
     named("x - std(x, D, unbiased = false)", "std", "unbiased", all);
+    named("x - std(x, D, unbiased = true)", "std", "unbiased", all);
+    let all = "it is `correction` here: 1 unless given, and `correction = 0` for a whole population";
     named("x - var(x, D, ddof = 0)", "var", "ddof", all);
-    let affine = "scale and shift are written out, as in `layer_norm(x, D) * gamma + beta`";
+    let affine = "scale and shift are written out, as in `layer_norm(x, D) * g + b`";
     named("layer_norm(x, D, weight = y)", "layer_norm", "weight", affine);
+    named(
+        "rms_norm(x, D, weight = y)",
+        "rms_norm",
+        "weight",
+        "the scale is written out, as in `rms_norm(x, D) * g`",
+    );
+    let delta = "it is `delta` here: `huber(x, y, delta = d) / d` is the smooth L1 loss with a `beta` of `d`";
+    named("x - huber(x, y, beta = 0.5)", "huber", "beta", delta);
+    let groups = "it is `G` here, as in `group_norm(x, C, G = 2)`";
+    named("group_norm(x, D, num_groups = 4)", "group_norm", "num_groups", groups);
+    let batch = "statistics of the batch are `batch_norm(x, D)`, and given ones `batch_norm(x, mean, var)`";
+    named("batch_norm(x, N, training = true)", "batch_norm", "training", batch);
+    said(
+        "batch_norm(x, N, train = true)",
+        "`batch_norm` has no parameter `train`: it has `x`, `D`, `eps`, `mean` and `var`",
+    );
     named("exp(x, out = y)", "exp", "out", "a `&mut` parameter is assigned to, as in `p = relu(p);`");
     named("clamp(x, min = 0.0)", "clamp", "min", "bounds are `clamp(x, low, high)`");
     said("gelu(x, approximate = \"tanh\")", "an argument is no text: the one by tanh is `gelu_tanh(x)`");
     said(
         "x - mse(x, y, reduction = \"none\")",
-        "an argument is no text: `mse(x, y)` is the mean of all elements, and `mse(x, y, D)` that along a dim",
+        "an argument is no text: it is the mean of all elements, or along the dims that come after both values",
     );
     let rows =
         "`cross_entropy(x, V, t)` is the loss of each row, and `cross_entropy_mean(x, V, t)` the mean of all";
@@ -187,7 +212,10 @@ fn arguments_of_other_libraries() {
 #[test]
 fn numbers_where_dims_may_be_left_out() {
     let number = |given: &str| {
-        format!("`D` of `huber` is a dim, or left out for all: for a number write `delta = {given}`")
+        format!(
+            "`D` of `huber` is the name of a dim, or left out for all: \
+             if the number is meant for `delta`, write `delta = {given}`"
+        )
     };
     for given in ["0.5", "1", "d"] {
         said(&format!("x - huber(x, y, {given})"), &number(given));
@@ -221,8 +249,13 @@ fn more_arguments_than_there_are() {
     said("batch_norm(x, N, y, y)", &format!("`batch_norm` takes other arguments, {forms}: {how}"));
     said("batch_norm(x, N, y, y, y, y)", &format!("{forms} takes no more arguments: {how}"));
     let named = "`batch_norm` has no argument `bias`: \
-                 scale and shift are written out, as in `layer_norm(x, D) * gamma + beta`";
+                 scale and shift are written out, as in `batch_norm(x, D) * g + b`";
     said("batch_norm(x, N, bias = y)", named);
+    said(
+        "norm(x, 2, D)",
+        "`norm(x, D = …)` takes no more arguments: `norm(x, D)` is the Euclidean one; \
+         others are `sum(abs(x), D)` and `max(abs(x), D)`",
+    );
     said(
         "layer_norm(x, y, y)",
         "`layer_norm` takes other arguments, `layer_norm(x, D, eps = …)`: scale and shift are written out, \
@@ -267,7 +300,6 @@ fn syntax_of_other_languages() {
             "there are no lists: a dim of its own chooses, \
              as in `if index(S) == 0 { x } else { y }` with `S = 2` in the result",
         ),
-        ("x - at(x, D, -1)", "positions count from 0, and -1 comes before the first: the last is `D - 1`"),
         ("lambda v: v", "there are no closures: write a private `fn`, or its body in place"),
         ("torch.where(x > 0, x, y)", choice),
         ("where(x > 0, x, y)", choice),
@@ -288,6 +320,67 @@ fn syntax_of_other_languages() {
     }
     let negative = "pub fn f(x: f32[N]) -> f32[N] { x + -x.sum() }";
     assert!(graphs(negative).is_ok(), "{:?}", text(negative));
+}
+
+#[test]
+fn places_and_text_of_other_languages() {
+    for (body, expect) in [
+        (
+            "x - at(x, D, -1)",
+            "positions count from 0, and -1 comes before the first: from the end it is `D - 1`",
+        ),
+        (
+            "x - sum(slice(x, D -> K, ..-1), K)",
+            "positions count from 0, and -1 comes before the first: from the end it is `D - 1`",
+        ),
+        (
+            "x - sum(slice(x, D -> K, -2..), K)",
+            "positions count from 0, and -2 comes before the first: from the end it is `D - 2`",
+        ),
+        (
+            "slice(x, D -> K, ..=3)",
+            "a range ends before its second bound: write `..4` for the elements up to 3",
+        ),
+        (
+            "slice(x, D -> K, 0..7:2)",
+            "a range has no step: the first of every two elements is `at(split(x, D -> (K, P = 2)), P, 0)`",
+        ),
+        (
+            "slice(x, D -> K, 0..D..2)",
+            "a range has no step: the first of every two elements is `at(split(x, D -> (K, P = 2)), P, 0)`",
+        ),
+        ("softmax(x, -1)", "the parameter `D` of `softmax` is a dim: pass the name of a dim, like `D`"),
+        ("softmax(x, -2)", "the parameter `D` of `softmax` is a dim: pass the name of a dim, like `N`"),
+        (
+            "let v, i = max(x, D); v",
+            "the names of several values stand in parentheses: write `let (a, b) = …;`",
+        ),
+        (
+            "einsum(\"nd,de->ne\", x, y)",
+            "`\"nd,de->ne\"` is text, which no function takes: \
+             a product is summed along the dims that are named, as in `sum(x * w, K)`",
+        ),
+        (
+            "rearrange(x, \"a b -> b a\")",
+            "`\"a b -> b a\"` is text, which no function takes: \
+             the dims of a result are in the order in which it declares them, as in `-> f32[M, N]`",
+        ),
+        (
+            "min(x, float(\"inf\"))",
+            "`\"inf\"` is text, which no function takes: the constant is `INF`, as in `min(x, INF)`",
+        ),
+        (
+            "x - kl_div(x, y, \"mean\")",
+            "`\"mean\"` is text, which no function takes: \
+             choices are functions of their own, and numbers have no quotes",
+        ),
+        (
+            "pad(x, D -> P, 1, 1, mode = \"reflect\")",
+            "an argument is no text: one value is added, as in `pad(x, D -> P, 1, 1, value = 0.5)`",
+        ),
+    ] {
+        said(body, expect);
+    }
 }
 
 /// In the inline form, methods of Rust tensors are suggested in braces, and other methods get their usual

@@ -62,7 +62,7 @@ macro_rules! functions {
         $(
             $(#[$when])*
             /// Calls the driver's function of this name, which NVIDIA documents.
-            #[allow(non_snake_case, reason = "the driver's own name")]
+            #[allow(non_snake_case, clippy::too_many_arguments, reason = "the driver's own signature")]
             pub(super) unsafe fn $name($($arg: $ty),*) -> i32 {
                 // SAFETY: the caller keeps the conditions that NVIDIA documents.
                 unsafe { (functions().$name)($($arg),*) }
