@@ -17,7 +17,7 @@ use crate::ir::graph::{AxisId, AxisSet, Graph, Node, NodeId, NodeKind, Sum, Use}
 /// Largest number of tensors that a recomputed value may read.
 const TENSORS_MAX: usize = 4;
 /// Largest number of operations in a recomputed value.
-const OPERATIONS_MAX: usize = 30;
+const OPERATIONS_MAX: i64 = 30;
 
 /// Old and new axis of a renaming.
 type Axes = (AxisId, AxisId);
@@ -87,16 +87,23 @@ fn reaches(graph: &mut Graph, axis: AxisId) {
 
 /// Returns true if these values are cheap to recompute along another axis.
 fn is_cheap(graph: &Graph, axis: AxisId, again: Vec<NodeId>) -> bool {
-    let (mut seen, mut open) = (FxHashSet::default(), again);
+    // Each value with how often it is computed for an element: an unrolled reduction repeats its operand.
+    let mut open: Vec<(NodeId, i64)> = again.into_iter().map(|id| (id, 1)).collect();
+    let mut seen = FxHashSet::default();
     let (mut tensors, mut operations) = (0, 0);
-    while let Some(id) = open.pop() {
+    while let Some((id, mut times)) = open.pop() {
         let node = graph.node(id);
         if !node.axes.contains(axis) || !seen.insert(id) {
             continue;
         }
         match node.kind {
             NodeKind::Input(_) => tensors += 1,
-            NodeKind::Apply(_) | NodeKind::Reduce(..) | NodeKind::Gather(_) => operations += 1,
+            NodeKind::Apply(_) | NodeKind::Gather(_) => operations += times,
+            NodeKind::Reduce(_, axes) => {
+                let extents = axes.iter().filter_map(|axis| graph.axis(axis).extent.as_const());
+                times = extents.fold(times, i64::saturating_mul);
+                operations += times;
+            }
             NodeKind::Scalar(_)
             | NodeKind::Literal(_)
             | NodeKind::Coord(_)
@@ -107,7 +114,7 @@ fn is_cheap(graph: &Graph, axis: AxisId, again: Vec<NodeId>) -> bool {
         if is_looped || tensors > TENSORS_MAX || operations > OPERATIONS_MAX {
             return false;
         }
-        open.extend(&node.args);
+        open.extend(node.args.iter().map(|&arg| (arg, times)));
     }
     true
 }

@@ -77,7 +77,14 @@ fn backwards(
     for (id, node) in graph.iter().rev() {
         let Some(of_node) = axes[id.0 as usize] else { continue };
         for arg in &node.args {
-            let more = step(node, of_node).intersection(graph.node(*arg).axes);
+            let mut more = step(node, of_node);
+            // A renamed value is needed along the old dim as often as along the new one.
+            if let Some((_, old, _)) =
+                graph.renamed(id).filter(|&(of, _, new)| of == *arg && more.contains(new))
+            {
+                more = more.with(old);
+            }
+            let more = more.intersection(graph.node(*arg).axes);
             let known = axes[arg.0 as usize].unwrap_or(AxisSet::EMPTY);
             axes[arg.0 as usize] = Some(known.union(more));
         }

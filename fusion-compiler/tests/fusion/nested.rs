@@ -215,3 +215,26 @@ fn views_take_no_bindings() {
         assert_eq!(kernels, [1], "{target:?}");
     }
 }
+
+/// Short fixed dims are unrolled or looped, and a nest takes no more kernels for it.
+#[test]
+fn nests_along_fixed_dims_take_as_few_kernels() {
+    const SUM: &str = "fn stage(x, D: dim) { sum(abs(x - rename(x, D -> E)), E) }";
+    const MEAN: &str =
+        "fn stage(x, D: dim) { x - mean(rename(x, D -> E) * sigmoid(rename(x, D -> E) - x), E) }";
+    for stage in [SUM, MEAN] {
+        for extent in [3, 16, 24, 64] {
+            for count in [2, 4, 8] {
+                let value = (0..count).fold(String::from("x"), |x, _| format!("stage({x}, N)"));
+                let source = format!("{stage} pub fn f(x: f32[N = {extent}]) -> f32[N] {{ {value} }}");
+                for target in Target::ALL {
+                    let plan = plan(&source, target);
+                    let kernels = plan.programs[0].steps.len();
+                    let bytes: usize = launches(&plan).map(|launch| text(launch).len()).sum();
+                    assert!(kernels <= count, "{target:?}: {kernels} of {source}");
+                    assert!(bytes <= 50_000 * count, "{target:?}: {bytes} bytes of {source}");
+                }
+            }
+        }
+    }
+}
