@@ -68,12 +68,12 @@ def write(template, factors):
     (CRATE / "src" / f"{template}.rs").write_text("use fusion::prelude::*;\n\n" + "\n".join(blocks))
 
 
-def make(profile, templates):
-    """Makes the crate with these modules only."""
+def make(profile, templates, features=()):
+    """Makes the crate with these modules only, and with these features of Fusion besides the default ones."""
     (CRATE / "src").mkdir(parents=True, exist_ok=True)
     (CRATE / "Cargo.toml").write_text(
         '[package]\nname = "kernels"\nedition = "2024"\n\n[workspace]\n\n'
-        f'[dependencies]\nfusion = {{ path = "{ROOT}" }}\n\n{profile}'
+        f'[dependencies]\nfusion = {{ path = "{ROOT}", features = {json.dumps(features)} }}\n\n{profile}'
     )
     # The lock file of this project gives the same versions without a resolution.
     (CRATE / "Cargo.lock").write_text((ROOT / "Cargo.lock").read_text())
@@ -107,6 +107,11 @@ def clean(command):
 def timed_clean(command):
     cargo("clean", "--package", "kernels")
     return cargo(command)[1]
+
+
+def library():
+    """Returns the MiB of the crate's library."""
+    return (TARGET / "debug" / "libkernels.rlib").stat().st_size / 2**20
 
 
 def edit(command):
@@ -170,6 +175,11 @@ def builds():
         ("`cargo check` after an edit of one kernel", edit("check"), "≤ 2"),
         ("`cargo build` after an edit of one kernel", edit("build"), ""),
     ]
+    cargo("build")
+    size = library()
+    make(OPTIMISED, TEMPLATES, ["cuda"])
+    with_cuda, goal = clean("build"), f"≤ {1.25 * build:.2f}"
+    rows.append((f"clean `cargo build`, with `cuda` (library {size:.1f} → {library():.1f} MiB)", with_cuda, goal))
     make(OPTIMISED + FAST_LOOPS, TEMPLATES)
     rows.append(("clean `cargo build`, `opt-level = 1`", clean("build"), ""))
     make("", TEMPLATES)

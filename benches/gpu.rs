@@ -9,9 +9,11 @@
 
 use std::ffi::c_void;
 use std::fmt;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use fusion::prelude::*;
+use libloading::Library;
 
 fuse! {
     fn three_of(x, y) { max(x + y, 0.0) * y }
@@ -333,12 +335,34 @@ fn numbers<T: Number>(device: &Device, seed: i32, shape: impl Into<Shape>) -> Re
     line.reshape(shape)
 }
 
-// The runtime links the driver.
-unsafe extern "C" {
-    fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> i32;
-    fn cuMemFree_v2(address: u64) -> i32;
-    fn cuMemsetD32_v2(address: u64, word: u32, words: usize) -> i32;
-    fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: *mut c_void) -> i32;
+/// Returns the driver's library, which the device has loaded already.
+fn driver() -> &'static Library {
+    static DRIVER: OnceLock<Library> = OnceLock::new();
+    DRIVER.get_or_init(|| {
+        let name = std::env::var_os("FUSION_CUDA_DRIVER").unwrap_or_else(|| "libcuda.so.1".into());
+        // SAFETY: the library is loaded, so no initialiser runs.
+        unsafe { Library::new(name) }.expect("the driver of the device")
+    })
+}
+
+macro_rules! functions {
+    ($(fn $name:ident($($arg:ident: $ty:ty),*);)*) => { $(
+        #[allow(non_snake_case, reason = "the driver's own name")]
+        unsafe fn $name($($arg: $ty),*) -> i32 {
+            type Function = unsafe extern "C" fn($($ty),*) -> i32;
+            // SAFETY: the driver's function of this name has this type.
+            let function = unsafe { driver().get::<Function>(concat!(stringify!($name), "\0").as_bytes()) };
+            // SAFETY: the caller keeps the conditions that NVIDIA documents.
+            unsafe { function.expect("a function of every driver")($($arg),*) }
+        }
+    )* };
+}
+
+functions! {
+    fn cuMemAlloc_v2(address: *mut u64, bytes: usize);
+    fn cuMemFree_v2(address: u64);
+    fn cuMemsetD32_v2(address: u64, word: u32, words: usize);
+    fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: *mut c_void);
 }
 
 /// A copy by the driver, without Fusion.

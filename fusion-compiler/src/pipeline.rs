@@ -29,7 +29,7 @@ use crate::{emit, fuse, ir, legalize, parse, rewrite};
 
 /// A pass, by the IR that it changes.
 #[derive(Clone, Copy)]
-enum Pass {
+enum CompilerPass {
     /// Changes the graph, for all targets.
     Graph(fn(Graph) -> Graph),
     /// Changes a kernel as its schedule made it. Costs are read off the result.
@@ -48,8 +48,8 @@ struct PassOptions {
 }
 
 /// Returns the names of all passes, in the order in which they run.
-fn passes(options: PassOptions) -> impl Iterator<Item = (&'static str, Pass)> {
-    use Pass::{Graph, Kernel, Lower};
+fn passes(options: PassOptions) -> impl Iterator<Item = (&'static str, CompilerPass)> {
+    use CompilerPass::{Graph, Kernel, Lower};
     let PassOptions { math, dialect, subgroups } = options;
     let contracts = math != Math::Strict;
     let all = [
@@ -79,16 +79,16 @@ fn passes(options: PassOptions) -> impl Iterator<Item = (&'static str, Pass)> {
 pub fn optimize(graph: Graph) -> Graph {
     let options = PassOptions { math: graph.math, dialect: Dialect::Cpu, subgroups: false };
     passes(options).fold(verified(graph, "check"), |graph, (name, pass)| match pass {
-        Pass::Graph(run) => verified(run(graph), name),
-        Pass::Kernel(_) | Pass::Lower(_) => graph,
+        CompilerPass::Graph(run) => verified(run(graph), name),
+        CompilerPass::Kernel(_) | CompilerPass::Lower(_) => graph,
     })
 }
 
 /// Runs the passes on kernels, before their costs are read off.
 fn simplified(kernel: Kernel, options: PassOptions) -> Kernel {
     passes(options).fold(verified_kernel(kernel, "schedule"), |kernel, (name, pass)| match pass {
-        Pass::Kernel(run) => verified_kernel(run(kernel), name),
-        Pass::Graph(_) | Pass::Lower(_) => kernel,
+        CompilerPass::Kernel(run) => verified_kernel(run(kernel), name),
+        CompilerPass::Graph(_) | CompilerPass::Lower(_) => kernel,
     })
 }
 
@@ -96,8 +96,8 @@ fn simplified(kernel: Kernel, options: PassOptions) -> Kernel {
 pub fn lower(kernel: Kernel, dialect: Dialect) -> Kernel {
     let options = PassOptions { math: Math::Accurate, dialect, subgroups: false };
     passes(options).fold(kernel, |kernel, (name, pass)| match pass {
-        Pass::Lower(run) => verified_kernel(run(kernel, dialect), name),
-        Pass::Graph(_) | Pass::Kernel(_) => kernel,
+        CompilerPass::Lower(run) => verified_kernel(run(kernel, dialect), name),
+        CompilerPass::Graph(_) | CompilerPass::Kernel(_) => kernel,
     })
 }
 

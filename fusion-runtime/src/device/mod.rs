@@ -21,6 +21,8 @@ mod wgpu;
 
 #[cfg(feature = "cuda")]
 mod cuda;
+#[cfg(feature = "cust")]
+pub(crate) use self::cuda::of_application;
 
 /// A part of a tensor's memory, bound to a launch.
 #[derive(Clone, Copy)]

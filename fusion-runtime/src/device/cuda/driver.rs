@@ -143,7 +143,9 @@ static FUNCTIONS: OnceLock<Result<Functions, Error>> = OnceLock::new();
 /// `Error::NoDriver` if the library or one of its functions is missing.
 pub(super) fn load() -> Result<(), Error> {
     let loaded = FUNCTIONS.get_or_init(|| {
-        let asked = std::env::var_os(DRIVER_PATH).filter(|path| !path.is_empty());
+        // A program with `cust` shares handles with the driver that it links.
+        let asked =
+            std::env::var_os(DRIVER_PATH).filter(|path| !path.is_empty() && cfg!(not(feature = "cust")));
         let names: Vec<OsString> =
             asked.map_or_else(|| NAMES.iter().map(OsString::from).collect(), |path| vec![path]);
         find(&names)

@@ -35,7 +35,7 @@ enum Owner {
 
 impl CudaMemory {
     /// Returns the address of a byte.
-    pub(super) fn address(&self, offset: usize) -> CUdeviceptr {
+    pub(crate) fn address(&self, offset: usize) -> CUdeviceptr {
         debug_assert!(offset <= self.class);
         self.address + offset as u64
     }
@@ -48,7 +48,7 @@ impl CudaMemory {
 
     /// Hands the block to the application, which frees it.
     #[cfg(feature = "cust")]
-    pub(super) fn into_address(mut self) -> CUdeviceptr {
+    pub(crate) fn into_address(mut self) -> CUdeviceptr {
         self.owner = Owner::Application;
         self.address
     }

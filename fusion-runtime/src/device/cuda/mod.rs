@@ -4,8 +4,6 @@
 //! at once. Every method first makes the device's context current on the calling thread. After a failure has
 //! destroyed the context, every later call reports the failure.
 
-#[cfg(feature = "cust")]
-mod cust;
 mod driver;
 mod memory;
 mod module;
@@ -27,6 +25,8 @@ use fusion_compiler::ir::plan::{Code, Target};
 use smallvec::SmallVec;
 
 pub(crate) use self::memory::CudaMemory;
+#[cfg(feature = "cust")]
+pub(crate) use self::open::of_application;
 pub(crate) use self::open::open;
 
 use self::driver::{

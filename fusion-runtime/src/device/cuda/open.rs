@@ -50,7 +50,7 @@ fn why_none(failure: Failure) -> String {
     }
 }
 
-pub(super) fn no_device(why: String) -> Error {
+fn no_device(why: String) -> Error {
     Error::NoDevice { kind: "CUDA", why }
 }
 
@@ -109,10 +109,7 @@ impl Owned {
 
     /// Keeps the context and the stream of an application.
     #[cfg(feature = "cust")]
-    pub(super) fn of_application(
-        context: cust::context::Context,
-        stream: Arc<cust::stream::Stream>,
-    ) -> Owned {
+    fn of_application(context: cust::context::Context, stream: Arc<cust::stream::Stream>) -> Owned {
         use cust::context::ContextHandle as _;
         let (raw, queue) = (context.get_inner().cast(), stream.as_inner().cast());
         Owned { context: Handle(raw), stream: Handle(queue), owner: Owner::Application(context, stream) }
@@ -134,12 +131,28 @@ impl Drop for Owned {
     }
 }
 
-/// Makes a device of a context.
-pub(super) fn wrap(
-    device: CUdevice,
-    owned: Owned,
-    known: impl FnOnce(DeviceFacts) -> DeviceFacts,
+/// Makes a device of the context and a stream of an application.
+#[cfg(feature = "cust")]
+pub(crate) fn of_application(
+    context: cust::context::Context,
+    stream: Arc<cust::stream::Stream>,
 ) -> Result<Device> {
+    driver::load()?;
+    let owned = Owned::of_application(context, stream);
+    let device = device_of(&owned).map_err(|failure| no_device(failure.to_string()))?;
+    wrap(device, owned, |facts| facts)
+}
+
+#[cfg(feature = "cust")]
+fn device_of(owned: &Owned) -> Result<CUdevice, Failure> {
+    let _current = owned.enter()?;
+    let mut device = 0;
+    // SAFETY: the pointer refers to a local variable.
+    check(unsafe { driver::cuCtxGetDevice(&raw mut device) }).map(|()| device)
+}
+
+/// Makes a device of a context.
+fn wrap(device: CUdevice, owned: Owned, known: impl FnOnce(DeviceFacts) -> DeviceFacts) -> Result<Device> {
     let described = facts(device).and_then(|facts| Ok((known(facts), name(device)?)));
     let (facts, name) = described.map_err(|failure| no_device(failure.to_string()))?;
     let shared = Shared {

@@ -8,10 +8,7 @@ use cust::context::Context;
 use cust::memory::{DeviceBuffer, DeviceCopy, DevicePointer};
 use cust::stream::Stream;
 
-use super::Memory;
-use super::driver::{self, CUdevice, Failure, check, cuCtxGetDevice};
-use super::open::{Owned, no_device, wrap};
-use crate::device::Device;
+use crate::device::{Device, Memory, of_application};
 use crate::error::{Error, Result};
 use crate::shape::Shape;
 use crate::tensor::{Element, RawTensor, Tensor, sized};
@@ -27,18 +24,8 @@ impl Device {
     /// [`Error::NoDevice`] if the driver refuses a query about the context; [`Error::NoDriver`] if the driver lacks
     /// a function.
     pub fn from_cust(context: Context, stream: Arc<Stream>) -> Result<Device> {
-        driver::load()?;
-        let owned = Owned::of_application(context, stream);
-        let device = device_of(&owned).map_err(|failure| no_device(failure.to_string()))?;
-        wrap(device, owned, |facts| facts)
+        of_application(context, stream)
     }
-}
-
-fn device_of(owned: &Owned) -> Result<CUdevice, Failure> {
-    let _current = owned.enter()?;
-    let mut device = 0;
-    // SAFETY: the pointer refers to a local variable.
-    check(unsafe { cuCtxGetDevice(&raw mut device) }).map(|()| device)
 }
 
 impl<T: Element + DeviceCopy> Tensor<T> {
