@@ -406,18 +406,7 @@ fn scheduled(body: Body<'_>, when: Vec<Condition>, space: Space, elements: i64) 
     let is_wide = kernel.shared.iter().any(|shared| shared.dtype == DType::F64);
     let bytes = if is_wide { 8 * (elements + 1) } else { 4 * elements };
     let row_memory = DimExpr::constant(kernel.shared.len() as i64 * bytes);
-    let (row_memory, cluster) = (row_memory, DimExpr::constant(1));
-    Scheduled {
-        when,
-        kernel,
-        buffers,
-        space,
-        row_memory,
-        cluster,
-        common: false,
-        line: false,
-        unstaged_tail: None,
-    }
+    Scheduled { row_memory, ..Scheduled::new(when, (kernel, buffers), space) }
 }
 
 /// A counter for each dim of a row, and the place that they make.

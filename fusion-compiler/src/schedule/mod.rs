@@ -128,7 +128,7 @@ pub struct Scratch {
     pub dtype: DType,
     /// Number of elements.
     pub len: DimExpr,
-    /// Whether that is `UNIFORM_LEN` at most, whatever the extents.
+    /// True if the length is at most `UNIFORM_LEN` for all extents.
     pub few: bool,
 }
 
@@ -171,7 +171,7 @@ pub struct Operand {
     pub access: Access,
     /// Outermost first.
     pub axes: Vec<AxisId>,
-    /// Whether it is of `UNIFORM_LEN` elements at most, whatever the extents.
+    /// True if the buffer has at most `UNIFORM_LEN` elements for all extents.
     pub few: bool,
     /// Whether it is read at other places than those of the elements at hand.
     pub moved: bool,
@@ -261,6 +261,13 @@ pub struct UnstagedTail {
 }
 
 impl Scheduled {
+    /// Makes a kernel without row memory, clusters and other special properties.
+    fn new(when: Vec<Condition>, (kernel, buffers): (Kernel, Vec<BufferArg>), space: Space) -> Scheduled {
+        let (row_memory, cluster) = (DimExpr::constant(0), DimExpr::constant(1));
+        let (common, line, unstaged_tail) = (false, false, None);
+        Scheduled { when, kernel, buffers, space, row_memory, cluster, common, line, unstaged_tail }
+    }
+
     /// Returns true if threads of a team combine values through subgroups.
     pub fn combines_by_subgroups(&self) -> bool {
         self.when.iter().any(|condition| matches!(condition, Condition::Subgroups(_)))

@@ -212,18 +212,7 @@ pub(super) fn scheduled(dims: &[SpaceDim], body: Body<'_>, when: Vec<Condition>,
         let linear = matches!(buffer.reach, Footprint::Linear(_));
         debug_assert!(buffer.access == Access::Read || linear, "writes are linear");
     }
-    let (row_memory, cluster) = (DimExpr::constant(0), DimExpr::constant(1));
-    Scheduled {
-        when,
-        kernel,
-        buffers,
-        space,
-        row_memory,
-        cluster,
-        common: false,
-        line: false,
-        unstaged_tail: None,
-    }
+    Scheduled::new(when, (kernel, buffers), space)
 }
 
 /// The bytes of the operands that are read out of order and may not fit in one binding, each number once.

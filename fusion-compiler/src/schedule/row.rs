@@ -553,16 +553,5 @@ fn scheduled(shape: &Shape, body: Body<'_>, when: Vec<Condition>) -> Scheduled {
         let is_owned = known || shape.partials > 0;
         debug_assert!(buffer.access == Access::Read || is_owned, "rows own what is written of them");
     }
-    let (row_memory, cluster) = (DimExpr::constant(0), DimExpr::constant(1));
-    Scheduled {
-        when,
-        kernel,
-        buffers,
-        space,
-        row_memory,
-        cluster,
-        common: false,
-        line: false,
-        unstaged_tail: None,
-    }
+    Scheduled::new(when, (kernel, buffers), space)
 }
