@@ -1,7 +1,7 @@
 //! The overhead of a call: small tensors, with the result in an existing tensor.
 //!
-//! On wgpu, the benchmark also measures the CPU time of the calling thread, which is the cost of encoding. A
-//! software adapter computes at the same time, on the same cores.
+//! On GPUs, the benchmark also measures the CPU time of the calling thread, which is the cost of encoding. A
+//! software adapter and a simulated GPU compute at the same time, on the same cores.
 
 use std::time::{Duration, Instant};
 
@@ -25,12 +25,15 @@ fn main() -> Result<()> {
     let begun = Instant::now();
     let wall = || begun.elapsed();
     calls(&mut criterion, "call, CPU", &Device::cpu(), wall)?;
-    match Device::wgpu() {
-        Ok(device) => {
-            calls(&mut criterion, "call, wgpu", &device, wall)?;
-            calls(&mut criterion, "encoding, wgpu", &device, || ThreadTime::now().as_duration())?;
+    for (name, device) in [("wgpu", Device::wgpu()), ("CUDA", Device::cuda(0))] {
+        match device {
+            Ok(device) => {
+                calls(&mut criterion, &format!("call, {name}"), &device, wall)?;
+                let encoding = format!("encoding, {name}");
+                calls(&mut criterion, &encoding, &device, || ThreadTime::now().as_duration())?;
+            }
+            Err(error) => eprintln!("SKIPPED on {name}: {error}"),
         }
-        Err(error) => eprintln!("SKIPPED on wgpu: {error}"),
     }
     criterion.final_summary();
     Ok(())

@@ -1,6 +1,6 @@
 //! Kernels on an NVIDIA GPU, compared with the copy bandwidth of the same run.
 //!
-//! `cargo bench --features cuda --bench gpu` runs the benchmark, `tests/gpu.sh` does on a machine without
+//! `cargo bench --bench gpu` runs the benchmark, `tests/gpu.sh` does on a machine without
 //! Rust. Arguments select kernels whose names contain them.
 //!
 //! Times come from events of the stream. Each kernel alternates with two copies of as many elements, one by

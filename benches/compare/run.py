@@ -127,8 +127,7 @@ class Worker:
 
 
 def binary(device):
-    features = ["--features", "cuda"] if device == "cuda" else []
-    command = ["cargo", "bench", "--bench", "compare", "--no-run", *features]
+    command = ["cargo", "bench", "--bench", "compare", "--no-run"]
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return ROOT / re.search(r"\((\S*compare-[0-9a-f]+)\)", built.stderr).group(1)
 

@@ -1,5 +1,4 @@
-# Makes CUDA programs run on this machine, for bash: `source tests/cuda-sim/env.sh`, then use
-# `--features cuda`.
+# Makes CUDA programs run on this machine, for bash: `source tests/cuda-sim/env.sh`.
 #
 # A machine with a GPU uses its driver. Otherwise the script builds the simulated driver, and programs load it
 # because FUSION_CUDA_DRIVER names it.

@@ -2,7 +2,7 @@
 //! edges.
 //!
 //! Each run measures a sample of all numbers and compares it with the table. `cargo test --profile bench
-//! --workspace --features cuda --test ops -- --ignored` visits all numbers and writes the tables. A second
+//! --workspace --test ops -- --ignored` visits all numbers and writes the tables. A second
 //! run with `FUSION_CPU_ISA=base` covers the CPU without fused multiply-add. `FUSION_NUMERICS_STRIDE=N`
 //! visits every N-th number, and `FUSION_NUMERICS_OF=exp,tanh` only these functions.
 
