@@ -15,7 +15,8 @@ use crate::ir::dim::DimExpr;
 use crate::ir::graph::{Fusing, Graph, Math, SpanId};
 use crate::ir::kernel::{Expr, Kernel, LoopKind, Stmt, Uniform};
 use crate::ir::plan::{
-    BufferArg, Code, Condition, Footprint, Lack, Launch, List, Plan, Program, Target, Variant, VariantSummary,
+    BufferArg, Code, Condition, Footprint, Lack, Launch, LaunchSpec, Plan, Program, Target, Variant,
+    VariantSummary,
 };
 use crate::plan::summary::Locate;
 use crate::plan::{
@@ -244,8 +245,9 @@ fn emitted(programs: Vec<Program<UnloweredKernel>>) -> Vec<Program<KernelCode>> 
     let codes = on_threads(&kernels, &|(target, kernel)| code(Kernel::clone(kernel), *target));
     let mut with_code = |launch: Launch<usize>| {
         let (code, uniforms) = &codes[launch.code];
-        let launch = launch.map_code(&mut |_, _| code.clone());
-        Launch { uniforms: uniforms.iter().map(|uniform| uniform.arg.clone()).collect(), ..launch }
+        let mut launch = launch.map_code(&mut |_, _| code.clone());
+        launch.uniforms = uniforms.iter().map(|uniform| uniform.arg.clone()).collect();
+        launch
     };
     numbered.into_iter().map(|program| program.map_launches(&mut with_code)).collect()
 }
@@ -351,27 +353,14 @@ fn launch(
     };
     debug_assert!(trips.is_some() || target != Target::Wgsl, "the bounds of loops are known: {kernel}");
     let trips = trips.unwrap_or_else(|| DimExpr::constant(0));
-    let (name, index, team) = (kernel.name.clone(), kernel.index, kernel.team);
     let are_beside = buffers.iter().map(|buffer| matches!(buffer.reach, Footprint::Strided { .. }));
     debug_assert!(are_beside.eq(kernel.buffers.iter().map(|buffer| buffer.strided)), "{kernel}");
     let prologue = has_prologue(&kernel);
-    // The dialect may ask for one more uniform, so the list is known only with the code.
-    let uniforms = List::default();
-    let (code, kernel, buffers) = (Arc::new(kernel), name.into(), buffers.into());
-    Launch {
-        kernel,
-        index,
-        code,
-        buffers,
-        uniforms,
-        space,
-        team,
-        row_memory,
-        bytes,
-        trips,
-        prologue,
-        cluster,
-    }
+    let (team, buffers) = (kernel.team, buffers.into());
+    // The dialect may ask for one more uniform, so the list of uniforms is known only with the code.
+    let spec = LaunchSpec::new(kernel.name.clone(), kernel.index, space);
+    let spec = LaunchSpec { buffers, team, row_memory, bytes, trips, prologue, cluster, ..spec };
+    Launch { code: Arc::new(kernel), spec }
 }
 
 /// Largest number of loads before a thread's iterations that cost no more than one iteration.

@@ -191,30 +191,16 @@ mod tests {
     use fusion_compiler::ir::dim::DimExpr;
     use fusion_compiler::ir::graph::Math;
     use fusion_compiler::ir::kernel::IndexWidth;
-    use fusion_compiler::ir::plan::{Program, Space, Step, Summary, Target, Variant};
+    use fusion_compiler::ir::plan::{LaunchSpec, Program, Space, Step, Summary, Target, Variant};
 
     use super::*;
 
     fn report() -> Report {
-        let launch = Launch {
-            kernel: Borrowed("f_0"),
-            code: Code::Wgsl(Borrowed("")),
-            index: IndexWidth::Bits32,
-            buffers: Borrowed(&[]),
-            uniforms: Borrowed(&[]),
-            space: Space {
-                rows: DimExpr::sym(0),
-                cols: DimExpr::constant(1),
-                grain: 1,
-                each: DimExpr::constant(1),
-            },
-            team: 1,
-            row_memory: DimExpr::constant(0),
-            bytes: DimExpr::constant(12) * DimExpr::sym(0),
-            trips: DimExpr::constant(0),
-            prologue: false,
-            cluster: DimExpr::constant(1),
-        };
+        let one = DimExpr::constant(1);
+        let space = Space { rows: DimExpr::sym(0), cols: one.clone(), grain: 1, each: one };
+        let bytes = DimExpr::constant(12) * DimExpr::sym(0);
+        let spec = LaunchSpec { bytes, ..LaunchSpec::new("f_0", IndexWidth::Bits32, space) };
+        let launch = Launch { code: Code::Wgsl(Borrowed("")), spec };
         let step =
             Step { variants: Owned(vec![Variant { when: Borrowed(&[]), launches: Owned(vec![launch]) }]) };
         Report::new(&Plan {

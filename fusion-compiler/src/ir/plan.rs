@@ -9,6 +9,7 @@
 //! number of the code in a table.
 
 use std::borrow::Cow;
+use std::ops::{Deref, DerefMut};
 
 use serde::{Deserialize, Serialize};
 
@@ -100,35 +101,8 @@ impl<C: Clone + 'static> Program<C> {
 
 impl<C: Clone + 'static> Launch<C> {
     pub(crate) fn map_code<D: Clone + 'static>(self, map: &mut impl FnMut(&Text, C) -> D) -> Launch<D> {
-        let Launch {
-            kernel,
-            code,
-            index,
-            buffers,
-            uniforms,
-            space,
-            team,
-            row_memory,
-            bytes,
-            trips,
-            prologue,
-            cluster,
-        } = self;
-        let code = map(&kernel, code);
-        Launch {
-            kernel,
-            code,
-            index,
-            buffers,
-            uniforms,
-            space,
-            team,
-            row_memory,
-            bytes,
-            trips,
-            prologue,
-            cluster,
-        }
+        let Launch { code, spec } = self;
+        Launch { code: map(&spec.kernel, code), spec }
     }
 }
 
@@ -339,10 +313,31 @@ pub struct Variant<C: Clone + 'static> {
 ///   write.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Launch<C: Clone + 'static> {
-    /// Name of the entry point.
-    pub kernel: Text,
     /// Code of the kernel.
     pub code: C,
+    /// Description of the launch apart from the code.
+    pub spec: LaunchSpec,
+}
+
+impl<C: Clone> Deref for Launch<C> {
+    type Target = LaunchSpec;
+
+    fn deref(&self) -> &LaunchSpec {
+        &self.spec
+    }
+}
+
+impl<C: Clone> DerefMut for Launch<C> {
+    fn deref_mut(&mut self) -> &mut LaunchSpec {
+        &mut self.spec
+    }
+}
+
+/// The description of a launch apart from the code: arguments, iteration space and costs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LaunchSpec {
+    /// Name of the entry point.
+    pub kernel: Text,
     /// Width of positions.
     pub index: IndexWidth,
     /// Buffers, in the order of the kernel's buffers.
@@ -374,6 +369,25 @@ pub struct Launch<C: Clone + 'static> {
     ///
     /// The launch then has as many threads as the device runs at a time, and no more.
     pub prologue: bool,
+}
+
+impl LaunchSpec {
+    /// Creates the description of a launch without arguments, whose threads work alone and cost nothing.
+    pub fn new(kernel: impl Into<Text>, index: IndexWidth, space: Space) -> LaunchSpec {
+        LaunchSpec {
+            kernel: kernel.into(),
+            index,
+            buffers: List::default(),
+            uniforms: List::default(),
+            space,
+            team: 1,
+            row_memory: DimExpr::constant(0),
+            bytes: DimExpr::constant(0),
+            cluster: DimExpr::constant(1),
+            trips: DimExpr::constant(0),
+            prologue: false,
+        }
+    }
 }
 
 /// An iteration space of `rows × cols` elements. The columns are contiguous in every written buffer.

@@ -7,7 +7,8 @@ use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, Math};
 use crate::ir::kernel::IndexWidth;
 use crate::ir::plan::{
-    Boundary, BufferArg, Condition, Footprint, Launch, List, Slot, Space, Step, Temporary, Traffic, Variant,
+    Boundary, BufferArg, Condition, Footprint, Launch, LaunchSpec, List, Slot, Space, Step, Temporary,
+    Traffic, Variant,
 };
 
 type Plan = crate::ir::plan::Plan<()>;
@@ -104,20 +105,10 @@ fn launch(bytes: DimExpr, rows: DimExpr, temporaries: &[u16]) -> Launch<()> {
         reach: Footprint::Whole,
         uniform: false,
     };
-    Launch {
-        kernel: Borrowed("k"),
-        code: (),
-        index: IndexWidth::Bits32,
-        buffers: temporaries.iter().map(buffer).collect(),
-        uniforms: Borrowed(&[]),
-        space: Space { rows, cols: DimExpr::constant(1), grain: 1, each: DimExpr::constant(1) },
-        team: 1,
-        row_memory: DimExpr::constant(0),
-        bytes,
-        trips: DimExpr::constant(0),
-        prologue: false,
-        cluster: DimExpr::constant(1),
-    }
+    let buffers = temporaries.iter().map(buffer).collect();
+    let space = Space { rows, cols: DimExpr::constant(1), grain: 1, each: DimExpr::constant(1) };
+    let spec = LaunchSpec { buffers, bytes, ..LaunchSpec::new("k", IndexWidth::Bits32, space) };
+    Launch { code: (), spec }
 }
 
 fn variant(when: Vec<Condition>, launches: Vec<Launch<()>>) -> Variant<()> {

@@ -80,7 +80,8 @@ fn run_from(
     scalars: &[f32],
     buffers: &[Region<'_>],
 ) -> Result<()> {
-    let mut launch = Launch { prologue: true, ..launch.clone() };
+    let mut launch = launch.clone();
+    launch.prologue = true;
     for uniform in launch.uniforms.to_mut() {
         if *uniform == UniformArg::Start {
             *uniform = UniformArg::Extent(DimExpr::constant(start as i64));

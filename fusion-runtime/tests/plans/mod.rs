@@ -9,8 +9,8 @@ use fusion_compiler::ir::dtype::DType;
 use fusion_compiler::ir::graph::{Access, Math};
 use fusion_compiler::ir::kernel::IndexWidth;
 use fusion_compiler::ir::plan::{
-    BufferArg, Condition, Dest, Dim, Footprint, Launch, Output, Param, ParamKind, Program, Slot, Space, Step,
-    Summary, Target, Temporary, Text, UniformArg, Variant,
+    BufferArg, Condition, Dest, Dim, Footprint, Launch, LaunchSpec, Output, Param, ParamKind, Program, Slot,
+    Space, Step, Summary, Target, Temporary, UniformArg, Variant,
 };
 #[cfg(target_arch = "x86_64")]
 use fusion_runtime::__private::{Avx2, Avx512};
@@ -76,8 +76,26 @@ const fn buffer(slot: Slot, access: Access, reach: Footprint) -> BufferArg {
     BufferArg { slot, access, dtype: DType::F32, reach, uniform: false }
 }
 
-const fn of(kernel: &'static str) -> Text {
-    Borrowed(kernel)
+/// The launch of a CPU kernel, whose threads work alone.
+macro_rules! launch {
+    ($kernel:literal, $body:path, [$($buffers:expr),*], [$($uniforms:expr),*], $space:expr) => {
+        Launch {
+            code: Code::Cpu(cpu_fns!($body)),
+            spec: LaunchSpec {
+                kernel: Borrowed($kernel),
+                index: IndexWidth::Bits64,
+                buffers: Borrowed(&[$($buffers),*]),
+                uniforms: Borrowed(&[$($uniforms),*]),
+                space: $space,
+                team: 1,
+                row_memory: NONE,
+                bytes: NONE,
+                trips: NONE,
+                prologue: false,
+                cluster: ONE,
+            },
+        }
+    };
 }
 
 /// A plan for `relu(a + b) * c`, of any shape.
@@ -100,25 +118,18 @@ pub(crate) static RELU: Plan = Plan {
         steps: Borrowed(&[Step {
             variants: Borrowed(&[Variant {
                 when: Borrowed(&[]),
-                launches: Borrowed(&[Launch {
-                    kernel: of("relu_add_mul"),
-                    code: Code::Cpu(cpu_fns!(relu_body)),
-                    index: IndexWidth::Bits64,
-                    buffers: Borrowed(&[
+                launches: Borrowed(&[launch!(
+                    "relu_add_mul",
+                    relu_body,
+                    [
                         buffer(Slot::Param(0), Access::Read, Footprint::Linear(ONE)),
                         buffer(Slot::Param(1), Access::Read, Footprint::Linear(ONE)),
                         buffer(Slot::Param(2), Access::Read, Footprint::Linear(ONE)),
-                        buffer(Slot::Output(0), Access::Write, Footprint::Linear(ONE)),
-                    ]),
-                    uniforms: Borrowed(&[UniformArg::Extent(N)]),
-                    space: Space { rows: ONE, cols: N, grain: 1024, each: ONE },
-                    team: 1,
-                    row_memory: NONE,
-                    bytes: NONE,
-                    trips: NONE,
-                    prologue: false,
-                    cluster: ONE,
-                }]),
+                        buffer(Slot::Output(0), Access::Write, Footprint::Linear(ONE))
+                    ],
+                    [UniformArg::Extent(N)],
+                    Space { rows: ONE, cols: N, grain: 1024, each: ONE }
+                )]),
             }]),
         }]),
     }]),
@@ -164,23 +175,16 @@ pub(crate) static AXPY: Plan = Plan {
         steps: Borrowed(&[Step {
             variants: Borrowed(&[Variant {
                 when: Borrowed(&[]),
-                launches: Borrowed(&[Launch {
-                    kernel: of("axpy"),
-                    code: Code::Cpu(cpu_fns!(axpy_body)),
-                    index: IndexWidth::Bits64,
-                    buffers: Borrowed(&[
+                launches: Borrowed(&[launch!(
+                    "axpy",
+                    axpy_body,
+                    [
                         buffer(Slot::Param(0), Access::ReadWrite, Footprint::Linear(ONE)),
-                        buffer(Slot::Param(1), Access::Read, Footprint::Linear(ONE)),
-                    ]),
-                    uniforms: Borrowed(&[UniformArg::Scalar(2)]),
-                    space: Space { rows: ONE, cols: N, grain: 256, each: ONE },
-                    team: 1,
-                    row_memory: NONE,
-                    bytes: NONE,
-                    trips: NONE,
-                    prologue: false,
-                    cluster: ONE,
-                }]),
+                        buffer(Slot::Param(1), Access::Read, Footprint::Linear(ONE))
+                    ],
+                    [UniformArg::Scalar(2)],
+                    Space { rows: ONE, cols: N, grain: 256, each: ONE }
+                )]),
             }]),
         }]),
     }]),
@@ -261,24 +265,17 @@ pub(crate) static BROADCAST: Plan = Plan {
 
 const ND: &[Dim] = &[Dim { name: Borrowed("N"), extent: N }, Dim { name: Borrowed("D"), extent: D }];
 
-const DOUBLE: Launch<Code> = Launch {
-    kernel: Borrowed("double"),
-    code: Code::Cpu(cpu_fns!(double_body)),
-    index: IndexWidth::Bits64,
-    buffers: Borrowed(&[
+const DOUBLE: Launch<Code> = launch!(
+    "double",
+    double_body,
+    [
         buffer(Slot::Param(1), Access::Read, Footprint::Linear(ONE)),
         buffer(Slot::Temp(0), Access::Write, Footprint::Linear(ONE)),
-        buffer(Slot::Output(1), Access::Write, Footprint::Linear(ONE)),
-    ]),
-    uniforms: Borrowed(&[]),
-    space: Space { rows: ONE, cols: D, grain: 7, each: ONE },
-    team: 1,
-    row_memory: NONE,
-    bytes: NONE,
-    trips: NONE,
-    prologue: false,
-    cluster: ONE,
-};
+        buffer(Slot::Output(1), Access::Write, Footprint::Linear(ONE))
+    ],
+    [],
+    Space { rows: ONE, cols: D, grain: 7, each: ONE }
+);
 
 #[inline(always)]
 fn double_body(_: impl Instructions, args: &mut CpuArgs<'_>) {
@@ -291,24 +288,17 @@ fn double_body(_: impl Instructions, args: &mut CpuArgs<'_>) {
     }
 }
 
-const ADD: Launch<Code> = Launch {
-    kernel: Borrowed("add"),
-    code: Code::Cpu(cpu_fns!(add_body)),
-    index: IndexWidth::Bits64,
-    buffers: Borrowed(&[
+const ADD: Launch<Code> = launch!(
+    "add",
+    add_body,
+    [
         buffer(Slot::Param(0), Access::Read, Footprint::Linear(ONE)),
         buffer(Slot::Temp(0), Access::Read, Footprint::Whole),
-        buffer(Slot::Output(0), Access::Write, Footprint::Linear(ONE)),
-    ]),
-    uniforms: Borrowed(&[UniformArg::Extent(D)]),
-    space: Space { rows: N, cols: D, grain: 8, each: ONE },
-    team: 1,
-    row_memory: NONE,
-    bytes: NONE,
-    trips: NONE,
-    prologue: false,
-    cluster: ONE,
-};
+        buffer(Slot::Output(0), Access::Write, Footprint::Linear(ONE))
+    ],
+    [UniformArg::Extent(D)],
+    Space { rows: N, cols: D, grain: 8, each: ONE }
+);
 
 #[inline(always)]
 fn add_body(_: impl Instructions, args: &mut CpuArgs<'_>) {

@@ -126,30 +126,15 @@ fn bad(launch: &Launch, what: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use fusion_compiler::ir::dim::DimExpr;
-    use fusion_compiler::ir::plan::{Code, Space};
+    use fusion_compiler::ir::plan::{Code, LaunchSpec, Space};
 
     use super::*;
 
     fn launch(index: IndexWidth, uniforms: Vec<UniformArg>) -> Launch {
-        Launch {
-            kernel: "k".into(),
-            code: Code::Ptx("".into()),
-            index,
-            buffers: Vec::new().into(),
-            uniforms: uniforms.into(),
-            space: Space {
-                rows: DimExpr::constant(1),
-                cols: DimExpr::constant(1),
-                grain: 1,
-                each: DimExpr::constant(1),
-            },
-            team: 1,
-            row_memory: DimExpr::constant(0),
-            bytes: DimExpr::constant(0),
-            trips: DimExpr::constant(0),
-            prologue: false,
-            cluster: DimExpr::constant(1),
-        }
+        let one = DimExpr::constant(1);
+        let space = Space { rows: one.clone(), cols: one.clone(), grain: 1, each: one };
+        let spec = LaunchSpec { uniforms: uniforms.into(), ..LaunchSpec::new("k", index, space) };
+        Launch { code: Code::Ptx("".into()), spec }
     }
 
     const SCALARS: [Option<ScalarValue>; 5] = [

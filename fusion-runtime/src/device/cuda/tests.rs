@@ -8,7 +8,7 @@ mod soak;
 
 use fusion_compiler::ir::dim::DimExpr;
 use fusion_compiler::ir::kernel::IndexWidth;
-use fusion_compiler::ir::plan::{Code, Space, UniformArg};
+use fusion_compiler::ir::plan::{Code, LaunchSpec, Space, UniformArg};
 
 use crate::device::{Call, Device, Region};
 use crate::error::Error;
@@ -71,25 +71,11 @@ fn gpu() -> Option<Device> {
 }
 
 fn launch(text: &'static str, elements: i64) -> Launch {
-    Launch {
-        kernel: "scale".into(),
-        code: Code::Ptx(text.into()),
-        index: IndexWidth::Bits32,
-        buffers: Vec::new().into(),
-        uniforms: vec![UniformArg::Scalar(1), UniformArg::Start, UniformArg::End].into(),
-        space: Space {
-            rows: DimExpr::constant(1),
-            cols: DimExpr::constant(elements),
-            grain: 1,
-            each: DimExpr::constant(1),
-        },
-        team: 1,
-        row_memory: DimExpr::constant(0),
-        bytes: DimExpr::constant(0),
-        trips: DimExpr::constant(0),
-        prologue: false,
-        cluster: DimExpr::constant(1),
-    }
+    let one = DimExpr::constant(1);
+    let space = Space { rows: one.clone(), cols: DimExpr::constant(elements), grain: 1, each: one };
+    let uniforms = vec![UniformArg::Scalar(1), UniformArg::Start, UniformArg::End].into();
+    let spec = LaunchSpec { uniforms, ..LaunchSpec::new("scale", IndexWidth::Bits32, space) };
+    Launch { code: Code::Ptx(text.into()), spec }
 }
 
 /// Runs `SCALE` on numbers that start 16 bytes into their memory.

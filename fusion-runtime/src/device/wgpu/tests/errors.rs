@@ -16,7 +16,8 @@ fn a_kernel_that_does_not_compile() {
             }
             other => panic!("{other:?}"),
         }
-        let renamed = Launch { kernel: "step_1".into(), ..step() };
+        let mut renamed = step();
+        renamed.kernel = "step_1".into();
         assert!(matches!(run_step(gpu, &renamed, view(&memory, 0, 1), 1.0, 1), Err(Error::Jit { .. })));
         run_step(gpu, &step(), view(&memory, 0, 1), 1.0, 1)?;
         assert_same(&download(gpu, &memory, 0, 1)?, &[2.0]);
@@ -41,7 +42,8 @@ fn loops_that_software_would_end_early() {
     on_device(PLAIN, |gpu| {
         let memory = upload(gpu, &[1.0])?;
         let run = |trips| {
-            let launch = Launch { trips: DimExpr::constant(trips), ..step() };
+            let mut launch = step();
+            launch.trips = DimExpr::constant(trips);
             run_step(gpu, &launch, view(&memory, 0, 1), 1.0, 1)
         };
         run(65_534)?;

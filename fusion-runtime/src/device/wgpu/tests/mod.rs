@@ -9,7 +9,7 @@ use fusion_compiler::ir::dim::DimExpr;
 use fusion_compiler::ir::dtype::DType;
 use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::kernel::IndexWidth;
-use fusion_compiler::ir::plan::{BufferArg, Code, Footprint, Slot, Space, UniformArg};
+use fusion_compiler::ir::plan::{BufferArg, Code, Footprint, LaunchSpec, Slot, Space, UniformArg};
 
 use super::{Options, WgpuBackend, open_with};
 use crate::device::{Backend, Call, Memory, Region};
@@ -132,25 +132,11 @@ fn kernel(
     buffers: Vec<BufferArg>,
     uniforms: Vec<UniformArg>,
 ) -> Launch {
-    Launch {
-        kernel: name.into(),
-        code: Code::Wgsl(text.into()),
-        index: IndexWidth::Bits32,
-        buffers: buffers.into(),
-        uniforms: uniforms.into(),
-        space: Space {
-            rows: DimExpr::constant(1),
-            cols: DimExpr::sym(0),
-            grain: if text == RELU { 4 } else { 1 },
-            each: DimExpr::constant(1),
-        },
-        team: 1,
-        row_memory: DimExpr::constant(0),
-        bytes: DimExpr::constant(0),
-        trips: DimExpr::constant(0),
-        prologue: false,
-        cluster: DimExpr::constant(1),
-    }
+    let (one, grain) = (DimExpr::constant(1), if text == RELU { 4 } else { 1 });
+    let space = Space { rows: one.clone(), cols: DimExpr::sym(0), grain, each: one };
+    let spec = LaunchSpec::new(name, IndexWidth::Bits32, space);
+    let spec = LaunchSpec { buffers: buffers.into(), uniforms: uniforms.into(), ..spec };
+    Launch { code: Code::Wgsl(text.into()), spec }
 }
 
 fn relu() -> Launch {
