@@ -12,8 +12,8 @@ use rustc_hash::FxHashMap;
 
 use crate::ir::dtype::{Const, DType};
 use crate::ir::kernel::{
-    Buffer, Builder, Carried, Expr, Fold, Kernel, Lanes, LoopKind, Scope, Shared, SharedId, SharedLen,
-    Shuffle, Stmt, Type, Uniform, Value, Values, WARP,
+    Buffer, Builder, Builtin, Carried, Expr, Fold, Kernel, Lanes, LoopKind, Scope, Shared, SharedId,
+    SharedLen, Shuffle, Stmt, Type, Uniform, Value, Values, WARP,
 };
 use crate::ir::op::Op;
 use crate::ops::Lower;
@@ -79,8 +79,12 @@ impl Legalizer<'_> {
                 Stmt::Let(value, Expr::Const(constant)) => self.constant(value, constant, out),
                 Stmt::Let(value, read @ (Expr::Load(_) | Expr::LoadWhere(..))) => self.load(value, read, out),
                 Stmt::Store(at, value) => self.store(at, value, out),
-                Stmt::Let(value, Expr::TeamSlot) => self.replace(value, out, |b| team_slot(b, dialect, team)),
-                Stmt::Let(value, Expr::TeamId) => self.replace(value, out, |b| team_id(b, dialect, team)),
+                Stmt::Let(value, Expr::Builtin(Builtin::TeamSlot)) => {
+                    self.replace(value, out, |b| team_slot(b, dialect, team))
+                }
+                Stmt::Let(value, Expr::Builtin(Builtin::TeamId)) => {
+                    self.replace(value, out, |b| team_id(b, dialect, team))
+                }
                 Stmt::AllReduce(fold) => self.combine(&fold, out),
                 Stmt::Barrier(Scope::Team) if dialect == Dialect::Ptx => {
                     out.push(Stmt::Barrier(if team > WARP { Scope::Block } else { Scope::Warp }));
@@ -144,7 +148,7 @@ impl Legalizer<'_> {
         let warps = self.team / WARP;
         let memory = self.shared_memory(fold, warps);
         let mut b = self.builder(out);
-        let thread = b.bind(INDEX, Expr::ThreadId);
+        let thread = b.builtin(Builtin::ThreadId);
         let (bits, mask, zero) =
             (b.index(WARP.trailing_zeros().into()), b.index(i64::from(WARP) - 1), b.index(0));
         let warp = b.apply(Op::ShrRaw, &[thread, bits]);
@@ -231,7 +235,7 @@ impl Legalizer<'_> {
         let memory = self.shared_memory(fold, self.team);
         let (team, rows, cyclic) = (self.team, self.rows_per_team, self.cyclic);
         let mut b = self.builder(out);
-        let thread = b.bind(INDEX, Expr::ThreadId);
+        let thread = b.builtin(Builtin::ThreadId);
         let (place, row) = match (rows, cyclic) {
             (1, _) => (thread, b.index(0)),
             (_, true) => {
@@ -409,12 +413,12 @@ impl Legalizer<'_> {
         out: &mut Vec<Stmt>,
     ) -> Value {
         let mut b = self.builder(out);
-        let id = b.bind(INDEX, if kind == LoopKind::Team { Expr::BlockId } else { Expr::GridId });
+        let id = b.builtin(if kind == LoopKind::Team { Builtin::BlockId } else { Builtin::GridId });
         let skip = b.apply(Op::Mul, &[id, step]);
         let this = b.apply(Op::Add, &[start, skip]);
         let has = if kind == LoopKind::Remainder {
             // The loop inside iterates over the elements that whole vectors leave.
-            b.bind(BOOL, Expr::HasRest)
+            b.bind(BOOL, Expr::Builtin(Builtin::HasRest))
         } else {
             // The condition is not `this < end`: Mesa's software renderer, up to 22.3 at least, writes beyond
             // its memory where a condition starts with one of many uniform buffers.
@@ -439,24 +443,24 @@ impl Legalizer<'_> {
             Dialect::Ptx => {
                 let (id, size) = match kind {
                     LoopKind::Team if cluster => {
-                        (b.bind(INDEX, Expr::ClusterId), b.bind(INDEX, Expr::Clusters))
+                        (b.builtin(Builtin::ClusterId), b.builtin(Builtin::Clusters))
                     }
                     LoopKind::Team if is_block(dialect, team) => {
-                        (b.bind(INDEX, Expr::BlockId), b.bind(INDEX, Expr::Blocks))
+                        (b.builtin(Builtin::BlockId), b.builtin(Builtin::Blocks))
                     }
                     LoopKind::Team => {
-                        let (id, size) = (b.bind(INDEX, Expr::GridId), b.bind(INDEX, Expr::GridSize));
+                        let (id, size) = (b.builtin(Builtin::GridId), b.builtin(Builtin::GridSize));
                         let bits = b.index(team.trailing_zeros().into());
                         (b.apply(Op::ShrRaw, &[id, bits]), b.apply(Op::ShrRaw, &[size, bits]))
                     }
                     LoopKind::Grid | LoopKind::Remainder | LoopKind::Serial => {
-                        (b.bind(INDEX, Expr::GridId), b.bind(INDEX, Expr::GridSize))
+                        (b.builtin(Builtin::GridId), b.builtin(Builtin::GridSize))
                     }
                 };
                 let skip = b.apply(Op::Mul, &[id, step]);
                 (b.apply(Op::Add, &[start, skip]), end, b.apply(Op::Mul, &[size, step]))
             }
-            Dialect::Cpu => (b.bind(INDEX, Expr::RangeStart), b.bind(INDEX, Expr::RangeEnd), step),
+            Dialect::Cpu => (b.builtin(Builtin::RangeStart), b.builtin(Builtin::RangeEnd), step),
         }
     }
 }
@@ -475,12 +479,12 @@ fn team_slot(b: &mut Builder<'_>, dialect: Dialect, team: u32) -> Value {
     if is_block(dialect, team) {
         return b.index(0);
     }
-    let (thread, bits) = (b.bind(INDEX, Expr::ThreadId), b.index(team.trailing_zeros().into()));
+    let (thread, bits) = (b.builtin(Builtin::ThreadId), b.index(team.trailing_zeros().into()));
     b.apply(Op::ShrRaw, &[thread, bits])
 }
 
 fn team_id(b: &mut Builder<'_>, dialect: Dialect, team: u32) -> Value {
-    let thread = b.bind(INDEX, Expr::ThreadId);
+    let thread = b.builtin(Builtin::ThreadId);
     if is_block(dialect, team) {
         return thread;
     }

@@ -20,7 +20,8 @@ use memory::{Sum, holds_apart};
 use super::{Writer, fill, identifier, template};
 use crate::ir::dtype::{Class, Const, DType};
 use crate::ir::kernel::{
-    BufferId, Expr, IndexWidth, Kernel, Lanes, Scope, SharedId, SharedLen, Shuffle, Stmt, Type, Value, WARP,
+    BufferId, Builtin, Expr, IndexWidth, Kernel, Lanes, Scope, SharedId, SharedLen, Shuffle, Stmt, Type,
+    Value, WARP,
 };
 use crate::target::{CLUSTER_MAX, Dialect};
 
@@ -315,9 +316,7 @@ impl<'k> Emitter<'k> {
                 }
             }
             Expr::Splat(_) | Expr::Pack(_) | Expr::Lane(..) => unreachable!("these only rename registers"),
-            Expr::LaneIndex => {
-                d.iter().enumerate().for_each(|(lane, d)| self.line(format_args!("mov.{t} {d}, {lane};")));
-            }
+            Expr::Builtin(builtin) => self.builtin(&d, t, *builtin),
             Expr::Load(at) => self.load(&d, dtype, at, &[]),
             Expr::LoadWhere(at, mask) => {
                 let mask = self.registers[mask.0 as usize].clone();
@@ -331,18 +330,29 @@ impl<'k> Emitter<'k> {
                 let arg = self.one(*arg);
                 self.shuffle(d[0], arg, dtype, *from);
             }
-            Expr::ThreadId => self.special(d[0], "%tid.x"),
-            Expr::BlockId => self.special(d[0], "%ctaid.x"),
-            Expr::Blocks => self.special(d[0], "%nctaid.x"),
-            Expr::ClusterRank => self.special(d[0], "%cluster_ctarank"),
-            Expr::ClusterSize => self.special(d[0], "%cluster_nctarank"),
-            Expr::ClusterId => self.special(d[0], "%clusterid.x"),
-            Expr::Clusters => self.special(d[0], "%nclusterid.x"),
-            Expr::TeamId | Expr::TeamSlot => unreachable!("legalize tells threads by their blocks"),
-            Expr::SubgroupLane | Expr::SubgroupSize | Expr::HasRest => unreachable!("these are for WGSL"),
-            Expr::GridId => self.grid(d[0], ["%ctaid.x", "%ntid.x"], Some("%tid.x")),
-            Expr::GridSize => self.grid(d[0], ["%nctaid.x", "%ntid.x"], None),
-            Expr::RangeStart | Expr::RangeEnd => unreachable!("a GPU deals out threads, not items"),
+        }
+    }
+
+    /// Reads a value of the machine, or sets each lane to its number.
+    fn builtin(&mut self, d: &[Register], t: &str, builtin: Builtin) {
+        match builtin {
+            Builtin::LaneIndex => {
+                d.iter().enumerate().for_each(|(lane, d)| self.line(format_args!("mov.{t} {d}, {lane};")));
+            }
+            Builtin::ThreadId => self.special(d[0], "%tid.x"),
+            Builtin::BlockId => self.special(d[0], "%ctaid.x"),
+            Builtin::Blocks => self.special(d[0], "%nctaid.x"),
+            Builtin::ClusterRank => self.special(d[0], "%cluster_ctarank"),
+            Builtin::ClusterSize => self.special(d[0], "%cluster_nctarank"),
+            Builtin::ClusterId => self.special(d[0], "%clusterid.x"),
+            Builtin::Clusters => self.special(d[0], "%nclusterid.x"),
+            Builtin::TeamId | Builtin::TeamSlot => unreachable!("legalize tells threads by their blocks"),
+            Builtin::SubgroupLane | Builtin::SubgroupSize | Builtin::HasRest => {
+                unreachable!("these are for WGSL")
+            }
+            Builtin::GridId => self.grid(d[0], ["%ctaid.x", "%ntid.x"], Some("%tid.x")),
+            Builtin::GridSize => self.grid(d[0], ["%nctaid.x", "%ntid.x"], None),
+            Builtin::RangeStart | Builtin::RangeEnd => unreachable!("a GPU deals out threads, not items"),
         }
     }
 
@@ -389,27 +399,11 @@ impl<'k> Emitter<'k> {
             | Expr::Apply(..)
             | Expr::Cast(_)
             | Expr::Bitcast(_)
-            | Expr::LaneIndex
             | Expr::Load(_)
             | Expr::LoadWhere(..)
-            | Expr::TeamId
-            | Expr::TeamSlot
             | Expr::Shuffle(..)
             | Expr::LoadShared(..)
-            | Expr::SubgroupLane
-            | Expr::SubgroupSize
-            | Expr::ThreadId
-            | Expr::BlockId
-            | Expr::Blocks
-            | Expr::ClusterRank
-            | Expr::ClusterSize
-            | Expr::ClusterId
-            | Expr::Clusters
-            | Expr::HasRest
-            | Expr::GridId
-            | Expr::GridSize
-            | Expr::RangeStart
-            | Expr::RangeEnd => None,
+            | Expr::Builtin(_) => None,
         }
     }
 

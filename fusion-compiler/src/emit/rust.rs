@@ -11,7 +11,7 @@ use super::inline_values::{InlineValues, Operand};
 use super::{Listed, Writer, fill, identifier, template, text};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::Access;
-use crate::ir::kernel::{Address, BufferId, Carried, Expr, Kernel, Lanes, Stmt, Type, Value};
+use crate::ir::kernel::{Address, BufferId, Builtin, Carried, Expr, Kernel, Lanes, Stmt, Type, Value};
 use crate::target::Dialect;
 
 mod folds;
@@ -243,30 +243,16 @@ impl Emitter<'_> {
             Expr::Cast(arg) => self.cast(*arg, ty.dtype),
             Expr::Bitcast(arg) => self.bitcast(*arg, ty.dtype),
             Expr::Splat(arg) => self.inline_values.operand(*arg).to_string(),
-            Expr::LaneIndex => LANE.into(),
+            Expr::Builtin(Builtin::LaneIndex) => LANE.into(),
             Expr::LoadShared(id, index) => staged_element(*id, *index, streams),
             Expr::Load(at) if ty.lanes == Lanes::Loop => self.loaded(at, &self.lane_element(at, streams)),
             Expr::Load(at) => self.loaded(at, &self.element(at)),
             Expr::LoadWhere(at, mask) => self.element_where(ty, at, *mask),
-            Expr::RangeStart => "first".into(),
-            Expr::RangeEnd => "end".into(),
-            Expr::Pack(_)
-            | Expr::Lane(..)
-            | Expr::TeamId
-            | Expr::TeamSlot
-            | Expr::Shuffle(..)
-            | Expr::SubgroupLane
-            | Expr::SubgroupSize
-            | Expr::ThreadId
-            | Expr::BlockId
-            | Expr::Blocks
-            | Expr::ClusterRank
-            | Expr::ClusterSize
-            | Expr::ClusterId
-            | Expr::Clusters
-            | Expr::HasRest
-            | Expr::GridId
-            | Expr::GridSize => unreachable!("the CPU's vectors are loops and its grid is a range"),
+            Expr::Builtin(Builtin::RangeStart) => "first".into(),
+            Expr::Builtin(Builtin::RangeEnd) => "end".into(),
+            Expr::Pack(_) | Expr::Lane(..) | Expr::Shuffle(..) | Expr::Builtin(_) => {
+                unreachable!("the CPU's vectors are loops and its grid is a range")
+            }
         }
     }
 

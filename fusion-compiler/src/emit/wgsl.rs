@@ -16,7 +16,7 @@ use super::{Listed, Writer, fill, identifier, template, text};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::Access;
 use crate::ir::kernel::{
-    Address, BufferId, Expr, Kernel, Lanes, Scope, Shuffle, Stmt, Type, UniformId, Value,
+    Address, BufferId, Builtin, Expr, Kernel, Lanes, Scope, Shuffle, Stmt, Type, UniformId, Value,
 };
 use crate::ir::plan::UniformArg;
 use crate::ir::plan::wgsl::{SUBGROUPS, UNIFORM_DECLARATION};
@@ -150,7 +150,10 @@ impl Emitter<'_> {
             Expr::Splat(_) => in_place.contains(&value) && self.inline_values.uses(value) <= SPLATS_MAX,
             expr => matches!(
                 expr,
-                Expr::Lane(..) | Expr::ThreadId | Expr::GridId | Expr::SubgroupLane | Expr::SubgroupSize
+                Expr::Lane(..)
+                    | Expr::Builtin(
+                        Builtin::ThreadId | Builtin::GridId | Builtin::SubgroupLane | Builtin::SubgroupSize
+                    )
             ),
         };
         let is_nested = nested.contains(&value)
@@ -242,28 +245,16 @@ impl Emitter<'_> {
             Expr::Bitcast(arg) => write!(f, "bitcast<{t}>({})", self.alone(*arg)),
             Expr::Pack(args) => write!(f, "{t}({})", Listed(&inline_values.operands(args))),
             Expr::Lane(arg, lane) => write!(f, "{}[{lane}]", inline_values.operand(*arg)),
-            Expr::LaneIndex => write!(f, "{t}(0u, 1u, 2u, 3u)"),
+            Expr::Builtin(Builtin::LaneIndex) => write!(f, "{t}(0u, 1u, 2u, 3u)"),
+            Expr::Builtin(builtin) => f.write_str(builtin_text(*builtin)),
             Expr::Load(at) => self.load(f, ty, at),
             Expr::LoadWhere(..) => unreachable!("what is read under a condition is a statement"),
             Expr::LoadShared(id, index) => self.load_shared(f, ty, (*id, *index)),
-            Expr::ThreadId => f.write_str("local"),
-            Expr::BlockId => f.write_str("group.y * groups.x + group.x"),
-            Expr::SubgroupLane => f.write_str("lane"),
-            Expr::SubgroupSize => f.write_str("lanes"),
-            Expr::HasRest => f.write_str("rest"),
             Expr::Shuffle(arg, Shuffle::First) => write!(f, "subgroupBroadcastFirst({})", self.alone(*arg)),
             Expr::Shuffle(arg, Shuffle::DownBy(distance)) => {
                 write!(f, "subgroupShuffleDown({})", Listed(&inline_values.operands(&[*arg, *distance])))
             }
-            Expr::TeamId | Expr::TeamSlot | Expr::Shuffle(_, Shuffle::Down(_)) => {
-                unreachable!("a team is a group, whose subgroups are of who knows how many")
-            }
-            Expr::GridId => f.write_str("thread"),
-            Expr::ClusterRank | Expr::ClusterSize | Expr::ClusterId | Expr::Clusters => {
-                unreachable!("these are for PTX")
-            }
-            Expr::Blocks | Expr::GridSize => unreachable!("a dispatch has a thread for each iteration"),
-            Expr::RangeStart | Expr::RangeEnd => unreachable!("a GPU deals out threads, not items"),
+            Expr::Shuffle(_, Shuffle::Down(_)) => unreachable!("the size of subgroups is not known"),
         })
     }
 
@@ -424,7 +415,9 @@ impl Constants {
 
 fn asks_for_subgroups(body: &[Stmt]) -> bool {
     body.iter().any(|stmt| match stmt {
-        Stmt::Let(_, expr) => matches!(expr, Expr::SubgroupLane | Expr::SubgroupSize | Expr::Shuffle(..)),
+        Stmt::Let(_, expr) => {
+            matches!(expr, Expr::Builtin(Builtin::SubgroupLane | Builtin::SubgroupSize) | Expr::Shuffle(..))
+        }
         Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
             asks_for_subgroups(body)
         }
@@ -515,6 +508,25 @@ impl Display for Plus<'_> {
             Plus(index, 0) => index.fmt(f),
             Plus(index, offset) => write!(f, "{index} + {offset}u"),
         }
+    }
+}
+
+/// Returns the variable of the kernel's text that has the value.
+fn builtin_text(builtin: Builtin) -> &'static str {
+    match builtin {
+        Builtin::ThreadId => "local",
+        Builtin::BlockId => "group.y * groups.x + group.x",
+        Builtin::GridId => "thread",
+        Builtin::SubgroupLane => "lane",
+        Builtin::SubgroupSize => "lanes",
+        Builtin::HasRest => "rest",
+        Builtin::LaneIndex => unreachable!("its text depends on the number of lanes"),
+        Builtin::TeamId | Builtin::TeamSlot => unreachable!("a team is a workgroup"),
+        Builtin::ClusterRank | Builtin::ClusterSize | Builtin::ClusterId | Builtin::Clusters => {
+            unreachable!("these are for PTX")
+        }
+        Builtin::Blocks | Builtin::GridSize => unreachable!("a dispatch has a thread for each iteration"),
+        Builtin::RangeStart | Builtin::RangeEnd => unreachable!("a GPU distributes threads, not items"),
     }
 }
 

@@ -13,6 +13,7 @@
 //! be added as further variants of `Type`, `Expr` and `Stmt`.
 
 mod builder;
+mod builtin;
 
 use serde::{Deserialize, Serialize};
 use smallvec::{SmallVec, smallvec};
@@ -22,6 +23,7 @@ use super::dtype::{Const, DType};
 use super::graph::Access;
 use super::op::Op;
 pub use builder::Builder;
+pub use builtin::Builtin;
 
 /// A value of the kernel that the id belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -404,51 +406,18 @@ pub enum Expr {
     Pack(Values),
     /// One lane of a value with a constant number of lanes.
     Lane(Value, u8),
-    /// The number of each lane: 0, 1, 2, …
-    LaneIndex,
+    /// A value of the machine or of the enclosing loop, without operands.
+    Builtin(Builtin),
     /// A read of elements.
     Load(Address),
     /// A masked read of elements; the mask has one lane for all elements, or a lane for each.
     ///
     /// Elements whose mask is false are 0 and are not read, so their positions may be outside of the buffer.
     LoadWhere(Address, Value),
-    /// Number of this thread in its team; GPUs only.
-    TeamId,
     /// The value that another thread of the warp has; GPUs only, formed by `legalize`.
     Shuffle(Value, Shuffle),
-    /// Number of this thread's team in its block; GPUs only.
-    TeamSlot,
     /// A read of shared memory, from the index on.
     LoadShared(SharedId, Value),
-    /// Number of this thread in its subgroup; WGSL only, formed by `legalize`.
-    SubgroupLane,
-    /// Number of threads in a subgroup; WGSL only, formed by `legalize`.
-    SubgroupSize,
-    /// Number of this thread in its block; GPUs only, formed by `legalize`.
-    ThreadId,
-    /// Number of this thread's block; GPUs only, formed by `legalize`.
-    BlockId,
-    /// Number of blocks; GPUs only, formed by `legalize`.
-    Blocks,
-    /// Number of this thread's block in its cluster; PTX only.
-    ClusterRank,
-    /// Number of blocks in a cluster; PTX only, formed by `legalize`.
-    ClusterSize,
-    /// Number of this thread's cluster; PTX only, formed by `legalize`.
-    ClusterId,
-    /// Number of clusters; PTX only, formed by `legalize`.
-    Clusters,
-    /// True if whole vectors leave a remainder, a constant when the kernel is compiled; WGSL only, formed by
-    /// `legalize`.
-    HasRest,
-    /// Number of this thread in the launch; GPUs only, formed by `legalize`.
-    GridId,
-    /// Number of threads in the launch; GPUs only, formed by `legalize`.
-    GridSize,
-    /// First item of this thread; the CPU only, formed by `legalize`.
-    RangeStart,
-    /// One past the last item of this thread; the CPU only, formed by `legalize`.
-    RangeEnd,
 }
 
 /// Defines visitors for shared and for mutable references.
@@ -534,23 +503,7 @@ macro_rules! visits {
                     }
                     Expr::Const(_)
                     | Expr::Uniform(_)
-                    | Expr::LaneIndex
-                    | Expr::TeamId
-                    | Expr::TeamSlot
-                    | Expr::SubgroupLane
-                    | Expr::SubgroupSize
-                    | Expr::ThreadId
-                    | Expr::BlockId
-                    | Expr::Blocks
-                    | Expr::ClusterRank
-                    | Expr::ClusterSize
-                    | Expr::ClusterId
-                    | Expr::Clusters
-                    | Expr::HasRest
-                    | Expr::GridId
-                    | Expr::GridSize
-                    | Expr::RangeStart
-                    | Expr::RangeEnd => {}
+                    | Expr::Builtin(_) => {}
                 }
             }
         }

@@ -7,8 +7,8 @@
 use super::dtype::{Const, DType};
 use super::graph::Access;
 use super::kernel::{
-    Address, Carried, ClusterExchange, Expr, Fold, Kernel, Lanes, LoopKind, Scope, SharedId, SharedLen,
-    Shuffle, Stmt, Type, Value, WARP,
+    Address, Builtin, Carried, ClusterExchange, Expr, Fold, Kernel, Lanes, LoopKind, Scope, SharedId,
+    SharedLen, Shuffle, Stmt, Type, Value, WARP,
 };
 use super::op::{Op, Typing};
 
@@ -217,7 +217,7 @@ impl<'k> Verifier<'k> {
     fn is_of_warp(&self, expr: &Expr) -> bool {
         let made_by = |value: Value| self.made_by[value.0 as usize];
         let Expr::Apply(Op::ShrRaw, args) = expr else { return false };
-        let is_number = matches!(made_by(args[0]), Some(Expr::GridId | Expr::ThreadId));
+        let is_number = matches!(made_by(args[0]), Some(Expr::Builtin(Builtin::GridId | Builtin::ThreadId)));
         let bits = i64::from(WARP.trailing_zeros());
         is_number && matches!(made_by(args[1]), Some(Expr::Const(Const::Int(by))) if *by >= bits)
     }
@@ -366,23 +366,11 @@ impl<'k> Verifier<'k> {
                 self.expect(value, Type { lanes: Lanes::ONE, ..ty })
             }
             Expr::LoadShared(id, index) => self.shared(*id, *index, ty),
-            Expr::TeamId
-            | Expr::TeamSlot
-            | Expr::SubgroupLane
-            | Expr::SubgroupSize
-            | Expr::ThreadId
-            | Expr::BlockId
-            | Expr::Blocks
-            | Expr::ClusterRank
-            | Expr::ClusterSize
-            | Expr::ClusterId
-            | Expr::Clusters
-            | Expr::GridId
-            | Expr::GridSize
-            | Expr::RangeStart
-            | Expr::RangeEnd => self.expect(value, INDEX),
-            Expr::HasRest => self.expect(value, Type { dtype: DType::Bool, lanes: Lanes::ONE }),
-            Expr::LaneIndex => self.expect(value, Type { dtype: DType::Index, ..ty }),
+            Expr::Builtin(Builtin::HasRest) => {
+                self.expect(value, Type { dtype: DType::Bool, lanes: Lanes::ONE })
+            }
+            Expr::Builtin(Builtin::LaneIndex) => self.expect(value, Type { dtype: DType::Index, ..ty }),
+            Expr::Builtin(_) => self.expect(value, INDEX),
         }
     }
 
@@ -419,7 +407,11 @@ impl<'k> Verifier<'k> {
 
 /// Returns true if the expression may have another value in each thread.
 fn is_of_thread(expr: &Expr) -> bool {
-    matches!(expr, Expr::TeamId | Expr::SubgroupLane | Expr::ThreadId | Expr::GridId | Expr::Shuffle(..))
+    matches!(
+        expr,
+        Expr::Shuffle(..)
+            | Expr::Builtin(Builtin::TeamId | Builtin::SubgroupLane | Builtin::ThreadId | Builtin::GridId)
+    )
 }
 
 #[cfg(test)]

@@ -4,8 +4,10 @@
 //! yet initialised its mailboxes, or that still reads its mailboxes. Each fold of an iteration has a mailbox
 //! of its own, and the next iteration begins when all blocks have ended the current one.
 
-use super::{BOOL, INDEX, Legalizer};
-use crate::ir::kernel::{ClusterExchange, Expr, Fold, Shared, SharedId, SharedLen, Stmt, Value, WARP};
+use super::{BOOL, Legalizer};
+use crate::ir::kernel::{
+    Builtin, ClusterExchange, Expr, Fold, Shared, SharedId, SharedLen, Stmt, Value, WARP,
+};
 use crate::ir::op::Op;
 use crate::target::CLUSTER_MAX;
 
@@ -38,8 +40,8 @@ impl Legalizer<'_> {
         self.shared.extend(all);
         let mailboxes: Vec<SharedId> = (first..self.shared.len()).map(|id| SharedId(id as u16)).collect();
         let mut b = self.builder(out);
-        let thread = b.bind(INDEX, Expr::ThreadId);
-        let (rank, size) = (b.bind(INDEX, Expr::ClusterRank), b.bind(INDEX, Expr::ClusterSize));
+        let thread = b.builtin(Builtin::ThreadId);
+        let (rank, size) = (b.builtin(Builtin::ClusterRank), b.builtin(Builtin::ClusterSize));
         let cond = b.apply(Op::Lt, &[thread, size]);
         let sends = mailboxes.iter().zip(&of_block);
         let body = sends

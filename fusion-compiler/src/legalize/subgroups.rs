@@ -11,8 +11,8 @@ use rustc_hash::FxHashMap;
 
 use crate::ir::dtype::DType;
 use crate::ir::kernel::{
-    Builder, Carried, Expr, Fold, Kernel, Lanes, LoopKind, Scope, Shared, SharedId, SharedLen, Shuffle, Stmt,
-    Type, Uniform, Value,
+    Builder, Builtin, Carried, Expr, Fold, Kernel, Lanes, LoopKind, Scope, Shared, SharedId, SharedLen,
+    Shuffle, Stmt, Type, Uniform, Value,
 };
 use crate::ir::op::Op;
 
@@ -55,12 +55,12 @@ impl Lowering<'_> {
     fn combine(&mut self, fold: &Fold, out: &mut Vec<Stmt>) {
         let memory = self.memory(fold);
         let mut b = self.builder(out);
-        let (lane, size) = (b.bind(INDEX, Expr::SubgroupLane), b.bind(INDEX, Expr::SubgroupSize));
+        let (lane, size) = (b.builtin(Builtin::SubgroupLane), b.builtin(Builtin::SubgroupSize));
         let steps = steps(&mut b, size);
         let of_subgroup = fresh(&mut b, &fold.over);
         self.gather(fold, steps, &fold.over, &of_subgroup, out);
         let mut b = self.builder(out);
-        let (thread, zero) = (b.bind(INDEX, Expr::ThreadId), b.index(0));
+        let (thread, zero) = (b.builtin(Builtin::ThreadId), b.index(0));
         let first = b.apply(Op::Eq, &[lane, zero]);
         for ((&id, &value), &nothing) in memory.iter().zip(&of_subgroup).zip(&fold.identity) {
             let kept = b.apply(Op::Select, &[first, value, nothing]);

@@ -14,7 +14,7 @@ fn teams(team: u32, op: Op, (components, folds): (usize, usize)) -> Kernel {
     let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut top };
     let n = b.uniform(Uniform { name: "n".into(), dtype: DType::Index, arg: UniformArg::End });
     let (zero, one, identity) = (b.index(0), b.index(1), b.f32(0.0));
-    let thread = b.bind(INDEX, Expr::TeamId);
+    let thread = b.builtin(Builtin::TeamId);
     let row = b.declare(INDEX);
     let mut body = Vec::new();
     let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut body };

@@ -251,27 +251,11 @@ fn inline(
         Expr::Uniform(_) => Step::Const(Scalar::new(dtype, Const::Int(0))),
         Expr::Pack(_)
         | Expr::Lane(..)
-        | Expr::LaneIndex
         | Expr::Load { .. }
-        | Expr::TeamId
-        | Expr::TeamSlot
         | Expr::Shuffle(..)
         | Expr::LoadShared(..)
-        | Expr::SubgroupLane
-        | Expr::SubgroupSize
-        | Expr::ThreadId
-        | Expr::BlockId
-        | Expr::Blocks
-        | Expr::ClusterRank
-        | Expr::ClusterSize
-        | Expr::ClusterId
-        | Expr::Clusters
-        | Expr::HasRest
-        | Expr::GridId
-        | Expr::GridSize
         | Expr::LoadWhere(..)
-        | Expr::RangeStart
-        | Expr::RangeEnd => unreachable!("an expansion computes from its operands alone"),
+        | Expr::Builtin(_) => unreachable!("an expansion computes from its operands alone"),
     };
     push(steps, step, operands)
 }

@@ -15,8 +15,8 @@ use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{AxisSet, NodeId, NodeKind, ParamId};
 use crate::ir::kernel::{
-    Buffer, BufferId, Builder, Expr, IndexWidth, Kernel, Lanes, Shared, SharedId, Stmt, Type, UNIFORM_LEN,
-    Uniform, UniformId, Value, Values,
+    Buffer, BufferId, Builder, Builtin, Expr, IndexWidth, Kernel, Lanes, Shared, SharedId, Stmt, Type,
+    UNIFORM_LEN, Uniform, UniformId, Value, Values,
 };
 use crate::ir::op::Op;
 use crate::ir::plan::{BufferArg, Footprint, UniformArg};
@@ -232,8 +232,7 @@ impl<'w> Body<'w> {
     /// Says that the blocks of a cluster work on a row together.
     pub(super) fn set_cluster(&mut self) {
         self.kernel.cluster = true;
-        let index = Type { dtype: DType::Index, lanes: Lanes::ONE };
-        self.rank = Some(self.top().bind(index, Expr::ClusterRank));
+        self.rank = Some(self.top().builtin(Builtin::ClusterRank));
     }
 
     /// Shared memory of the kernel.

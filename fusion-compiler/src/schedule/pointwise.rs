@@ -13,7 +13,7 @@ use super::{Scheduled, Work};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::Access;
-use crate::ir::kernel::{Expr, IndexWidth, Lanes, LoopKind, Stmt, Type, Value};
+use crate::ir::kernel::{Builtin, Expr, IndexWidth, Lanes, LoopKind, Stmt, Type, Value};
 use crate::ir::op::Op;
 use crate::ir::plan::{Condition, Footprint, Space, UniformArg};
 use crate::target::{TargetFacts, Vectors};
@@ -229,5 +229,5 @@ fn whole_bytes(work: &Work<'_>) -> Vec<DimExpr> {
 
 /// The numbers of the lanes, as an expression of a body.
 pub(super) fn lane_index(body: &mut Body<'_>, lanes: Lanes) -> Value {
-    body.inner().bind(Type { dtype: DType::Index, lanes }, Expr::LaneIndex)
+    body.inner().bind(Type { dtype: DType::Index, lanes }, Expr::Builtin(Builtin::LaneIndex))
 }

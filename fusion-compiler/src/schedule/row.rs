@@ -14,7 +14,7 @@ use super::body::{Addressing, Body, Level};
 use super::combine::of_rows;
 use super::each_row::{GridMapping, rows};
 use super::passes::{self, PassCount, bytes_folded_at_once};
-use super::row_loop::{INDEX, StagedPart, ThreadMapping};
+use super::row_loop::{StagedPart, ThreadMapping};
 use super::space::{SpaceDim, cols, dims, lanes, line, product, width_conditions, widths};
 use super::split_reduction::partition::Cut;
 use super::staged_buffer::StagedBuffer;
@@ -24,7 +24,7 @@ use crate::fuse::Store;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, AxisSet, NodeId};
-use crate::ir::kernel::{BufferId, Expr, IndexWidth, LoopKind, Shared, SharedLen, Value, WARP};
+use crate::ir::kernel::{BufferId, Builtin, IndexWidth, LoopKind, Shared, SharedLen, Value, WARP};
 use crate::ir::op::Op;
 use crate::ir::plan::{Condition, Footprint, Space, UniformArg};
 use crate::target::{CLUSTER_MAX, RowMemory, TargetFacts, Vectors};
@@ -251,7 +251,7 @@ fn on_gpu(
     // The order of a sum does not follow from where in memory its row is.
     let at_once = if config.vectors_of().is_some() { 1 } else { config.lanes };
     let (thread, lanes, rows_per_team) = (
-        top.bind(INDEX, Expr::TeamId),
+        top.builtin(Builtin::TeamId),
         top.index(i64::from(at_once)),
         top.index(i64::from(config.rows_per_team)),
     );
@@ -479,7 +479,7 @@ fn stage(
     let memory = body.share(Shared { dtype, len });
     let (cols, rows_per_team) = (body.extent(&staging.len), i64::from(config.rows_per_team));
     let mut top = body.top();
-    let mut slot = top.bind(INDEX, Expr::TeamSlot);
+    let mut slot = top.builtin(Builtin::TeamSlot);
     let turn = column.filter(|_| config.cyclic);
     if let (Some(column), None) = (column, turn) {
         let rows = top.index(rows_per_team);

@@ -7,7 +7,7 @@ use super::{Bank, Emitter, Register, Registers, lanes, shared_name, suffix};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::Access;
 use crate::ir::kernel::{
-    Address, Expr, IndexWidth, Kernel, Lanes, Shared, SharedId, SharedLen, Stmt, Type, Value,
+    Address, Builtin, Expr, IndexWidth, Kernel, Lanes, Shared, SharedId, SharedLen, Stmt, Type, Value,
 };
 use crate::ir::op::Op;
 
@@ -99,15 +99,17 @@ impl Emitter<'_> {
         let sum = match expr {
             Expr::Const(Const::Int(0..))
             | Expr::Uniform(_)
-            | Expr::ThreadId
-            | Expr::BlockId
-            | Expr::Blocks
-            | Expr::ClusterRank
-            | Expr::ClusterSize
-            | Expr::ClusterId
-            | Expr::Clusters
-            | Expr::GridId
-            | Expr::GridSize => Sum::one((0, value), true),
+            | Expr::Builtin(
+                Builtin::ThreadId
+                | Builtin::BlockId
+                | Builtin::Blocks
+                | Builtin::ClusterRank
+                | Builtin::ClusterSize
+                | Builtin::ClusterId
+                | Builtin::Clusters
+                | Builtin::GridId
+                | Builtin::GridSize,
+            ) => Sum::one((0, value), true),
             Expr::Apply(op, args) => {
                 match (op, self.sums.get(&args[0]), self.sums.get(&args[args.len() - 1])) {
                     (Op::Add, Some(left), Some(right)) => {
@@ -132,18 +134,11 @@ impl Emitter<'_> {
             | Expr::Splat(_)
             | Expr::Pack(_)
             | Expr::Lane(..)
-            | Expr::LaneIndex
             | Expr::Load(_)
             | Expr::LoadWhere(..)
             | Expr::LoadShared(..)
             | Expr::Shuffle(..)
-            | Expr::TeamId
-            | Expr::TeamSlot
-            | Expr::SubgroupLane
-            | Expr::SubgroupSize
-            | Expr::HasRest
-            | Expr::RangeStart
-            | Expr::RangeEnd => here(),
+            | Expr::Builtin(_) => here(),
         };
         self.sums.insert(value, sum);
     }

@@ -5,7 +5,7 @@ use rustc_hash::FxHashSet;
 use super::vector_loop::LANE;
 use super::{Emitter, literal};
 use crate::ir::dtype::DType;
-use crate::ir::kernel::{Expr, Stmt, Value};
+use crate::ir::kernel::{Builtin, Expr, Stmt, Value};
 
 /// Constants of type `f32`.
 #[derive(Default)]
@@ -57,7 +57,7 @@ impl Emitter<'_> {
             self.inline_values.insert(value, self.inline_values.operand(other).to_string());
             return true;
         }
-        if *expr == Expr::LaneIndex {
+        if *expr == Expr::Builtin(Builtin::LaneIndex) {
             self.inline_values.insert(value, LANE.into());
             return true;
         }

@@ -12,7 +12,7 @@ use super::{Emitter, memory, names, scalar, tuple};
 use crate::emit::Writer;
 use crate::ir::graph::Access;
 use crate::ir::kernel::{
-    Address, BufferId, CACHE_LINE, Expr, Fold, Kernel, Lanes, STREAM_LANES, SharedId, Stmt, Value,
+    Address, BufferId, Builtin, CACHE_LINE, Expr, Fold, Kernel, Lanes, STREAM_LANES, SharedId, Stmt, Value,
 };
 
 /// Operations of a lane for each byte of its runs beside which memory is what a loop waits for, however wide its vectors are. AdamW has
@@ -491,7 +491,7 @@ pub(super) fn known(len: &str) -> Option<usize> {
 
 fn asks_for_lanes(kernel: &Kernel, lanes: &[Stmt]) -> bool {
     lanes.iter().any(|stmt| match stmt {
-        Stmt::Let(_, Expr::LaneIndex) => true,
+        Stmt::Let(_, Expr::Builtin(Builtin::LaneIndex)) => true,
         Stmt::Let(value, Expr::LoadWhere(at, _)) => super::is_from(kernel, kernel.ty(*value), at),
         Stmt::Let(..)
         | Stmt::Store(..)

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Expr, Lanes, Stmt, Type, Uniform, UniformId, Value, Values};
+use super::{Builtin, Expr, Lanes, Stmt, Type, Uniform, UniformId, Value, Values};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::op::Op;
 
@@ -93,6 +93,11 @@ impl Builder<'_> {
     /// Returns an index constant, in one lane.
     pub fn index(&mut self, value: i64) -> Value {
         self.constant(DType::Index, Const::Int(value))
+    }
+
+    /// Returns an index that the machine provides, in one lane.
+    pub fn builtin(&mut self, builtin: Builtin) -> Value {
+        self.bind(Type { dtype: DType::Index, lanes: Lanes::ONE }, Expr::Builtin(builtin))
     }
 
     /// Converts a value to a dtype, lane by lane. A value that has the dtype already is returned as it is.

@@ -169,9 +169,9 @@ fn refuses_expressions_of_other_types() {
     check(&[
         (|k| k.types[0] = F32, "%0 is f32, not index"),
         (|k| k.types[2] = F32X4, "%2 is f32x4, not f32"),
-        (|k| *maker(k, HALF) = Expr::LaneIndex, "%2 is f32, not index"),
-        (|k| *maker(k, HALF) = Expr::GridSize, "%2 is f32, not index"),
-        (|k| *maker(k, HALVES) = Expr::LaneIndex, "%12 is f32x*, not indexx*"),
+        (|k| *maker(k, HALF) = Expr::Builtin(Builtin::LaneIndex), "%2 is f32, not index"),
+        (|k| *maker(k, HALF) = Expr::Builtin(Builtin::GridSize), "%2 is f32, not index"),
+        (|k| *maker(k, HALVES) = Expr::Builtin(Builtin::LaneIndex), "%12 is f32x*, not indexx*"),
         (|k| *maker(k, HALVES) = Expr::Cast(HALF), "%2 is f32, not f32x*"),
         (|k| *maker(k, HALVES) = Expr::Splat(N), "%0 is index, not f32"),
         (|k| *maker(k, HALVES) = Expr::Splat(RUN), "%11 is f32x*, not f32"),

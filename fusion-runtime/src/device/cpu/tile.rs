@@ -7,8 +7,8 @@
 use fusion_compiler::ir::dtype::{Const, DType};
 use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::kernel::{
-    Address, Buffer, Expr, FOLD_LANES, FOLD_LANES_WIDE, Fold, Kernel, Lanes, Shared, Stmt, Uniform, Value,
-    fold_rounds,
+    Address, Buffer, Builtin, Expr, FOLD_LANES, FOLD_LANES_WIDE, Fold, Kernel, Lanes, Shared, Stmt, Uniform,
+    Value, fold_rounds,
 };
 use fusion_compiler::ir::op::Op;
 use fusion_compiler::ops::scalar::Scalar;
@@ -411,7 +411,7 @@ impl Interpreter<'_, '_> {
             Expr::Cast(arg) => out.extend_cast(column(arg)),
             Expr::Bitcast(arg) => out.extend_bitcast(column(arg)),
             Expr::Splat(arg) => out.extend(column(arg).get(0), tile.count),
-            Expr::LaneIndex => {
+            Expr::Builtin(Builtin::LaneIndex) => {
                 let lanes = tile.first..tile.first + tile.count;
                 lanes.for_each(|lane| out.push(position(lane)));
             }
@@ -420,25 +420,11 @@ impl Interpreter<'_, '_> {
                 let first = self.index(*index) + tile.first;
                 *out = self.rows[usize::from(id.0)].slice(first..first + tile.count);
             }
-            Expr::RangeStart => out.push(position(self.range.0)),
-            Expr::RangeEnd => out.push(position(self.range.1)),
-            Expr::Pack(_)
-            | Expr::Lane(..)
-            | Expr::TeamId
-            | Expr::TeamSlot
-            | Expr::Shuffle(..)
-            | Expr::SubgroupLane
-            | Expr::SubgroupSize
-            | Expr::ThreadId
-            | Expr::BlockId
-            | Expr::Blocks
-            | Expr::ClusterRank
-            | Expr::ClusterSize
-            | Expr::ClusterId
-            | Expr::Clusters
-            | Expr::HasRest
-            | Expr::GridId
-            | Expr::GridSize => unreachable!("the CPU's vectors are loops and its grid is a range"),
+            Expr::Builtin(Builtin::RangeStart) => out.push(position(self.range.0)),
+            Expr::Builtin(Builtin::RangeEnd) => out.push(position(self.range.1)),
+            Expr::Pack(_) | Expr::Lane(..) | Expr::Shuffle(..) | Expr::Builtin(_) => {
+                unreachable!("the CPU's vectors are loops and its grid is a range")
+            }
         }
     }
 

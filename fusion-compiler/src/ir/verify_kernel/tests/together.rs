@@ -35,7 +35,7 @@ fn rows() -> Kernel {
     let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut top };
     let n = b.uniform(end());
     let (zero, step, identity) = (b.index(0), b.index(32), b.f32(0.0));
-    let thread = b.bind(INDEX, Expr::TeamId);
+    let thread = b.builtin(Builtin::TeamId);
     let (row, i, given) = (b.declare(INDEX), b.declare(INDEX), b.declare(F32));
     let (mut serial, mut function, mut body, mut stored) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut serial };
@@ -80,7 +80,7 @@ fn largest() -> Kernel {
     let (zero, low) = (b.index(0), b.f32(-1.0));
     let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut vector };
     let run = b.bind(F32S, Expr::Load(Address::new(A, zero)));
-    let lanes = b.bind(Type { lanes: Lanes::Loop, ..INDEX }, Expr::LaneIndex);
+    let lanes = b.bind(Type { lanes: Lanes::Loop, ..INDEX }, Expr::Builtin(Builtin::LaneIndex));
     let (left, right) = ([b.declare(F32), b.declare(INDEX)], [b.declare(F32), b.declare(INDEX)]);
     let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut function };
     let larger = b.apply(Op::Gt, &[right[0], left[0]]);
@@ -324,7 +324,7 @@ fn what_is_made_together_is_printed() {
 fn in_warps(shift: Option<i64>, guarded: Vec<Stmt>, shuffles: bool) -> Result<(), String> {
     let (mut types, mut uniforms, mut top, mut body) = (Vec::new(), Vec::new(), Vec::new(), guarded);
     let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut top };
-    let thread = b.bind(INDEX, Expr::GridId);
+    let thread = b.builtin(Builtin::GridId);
     let (zero, number) = (b.index(0), b.index(shift.unwrap_or(0)));
     let of = if shift.is_some() { b.apply(Op::ShrRaw, &[thread, number]) } else { thread };
     let x = b.bind(F32, Expr::Load(Address::new(A, of)));
@@ -365,7 +365,7 @@ fn refuses_mail_that_does_not_arrive() {
                     guarded: Option<ClusterExchange>| {
         let (mut types, mut uniforms, mut body) = (Vec::new(), Vec::new(), Vec::new());
         let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut body };
-        let (thread, rank) = (b.bind(INDEX, Expr::ThreadId), b.bind(INDEX, Expr::ClusterRank));
+        let (thread, rank) = (b.builtin(Builtin::ThreadId), b.builtin(Builtin::ClusterRank));
         let (x, zero) = (b.f32(1.0), b.index(0));
         let cond = b.apply(Op::Eq, &[thread, zero]);
         body.extend(first.iter().copied().map(Stmt::ClusterExchange));

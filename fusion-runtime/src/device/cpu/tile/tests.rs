@@ -160,7 +160,7 @@ fn components_are_folded_together() {
             let (first, shift) = (b.index(0), b.f32(1.0));
             let run = |b: &mut Builder<'_>| {
                 let x = b.bind(F32S, Expr::Load(Address::new(BufferId(0), first)));
-                vec![x, b.bind(Type { lanes: Lanes::Loop, ..INDEX }, Expr::LaneIndex)]
+                vec![x, b.bind(Type { lanes: Lanes::Loop, ..INDEX }, Expr::Builtin(Builtin::LaneIndex))]
             };
             let out = w.fold(n, vec![low, n], run, |b, left, right| {
                 // Both sides are shifted by the same constant.
