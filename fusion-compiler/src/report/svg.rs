@@ -49,7 +49,7 @@ text { fill: #e6edf3 }
 ";
 
 /// Rectangle with lines of text.
-struct Shape {
+struct Rect {
     class: &'static str,
     lines: Vec<Line>,
 }
@@ -90,22 +90,22 @@ impl Report {
 
     /// Draws the kernels and tensors of a section below `top`. Returns the size of the drawing.
     fn draw(&self, out: &mut String, section: &Section<'_>, top: f64) -> Point {
-        let (shapes, arrows) = self.shapes(section);
-        let sizes: Vec<Point> = shapes.iter().map(size).collect();
+        let (rects, arrows) = self.rects(section);
+        let sizes: Vec<Point> = rects.iter().map(size).collect();
         let Drawing { boxes, arrows, size } = layered(&sizes, &arrows);
         for points in arrows {
             path(out, &points, top);
         }
-        for ((shape, at), (width, height)) in shapes.iter().zip(boxes).zip(sizes) {
+        for ((rect, at), (width, height)) in rects.iter().zip(boxes).zip(sizes) {
             let (x, y) = (at.0 + MARGIN, at.1 + top);
-            let corner = if shape.class == "kernel" { 8 } else { 3 };
+            let corner = if rect.class == "kernel" { 8 } else { 3 };
             let [left, upper, wide, high] = [x, y, width, height].map(number);
-            let class = shape.class;
+            let class = rect.class;
             let _ = writeln!(
                 out,
                 "<rect class=\"{class}\" x=\"{left}\" y=\"{upper}\" width=\"{wide}\" height=\"{high}\" rx=\"{corner}\"/>"
             );
-            for (i, line) in shape.lines.iter().enumerate() {
+            for (i, line) in rect.lines.iter().enumerate() {
                 text(out, (x + PAD, y + PAD + LINE * (i as f64 + 0.75)), line.class, &line.text);
             }
         }
@@ -113,24 +113,24 @@ impl Report {
     }
 
     /// Returns the tensors, then the kernels, and the arrows between them.
-    fn shapes(&self, section: &Section) -> (Vec<Shape>, Vec<(usize, usize)>) {
+    fn rects(&self, section: &Section) -> (Vec<Rect>, Vec<(usize, usize)>) {
         let arrays = 0..section.summary.arrays.len() as u16;
-        let mut shapes: Vec<Shape> = arrays.map(|array| self.tensor(section, array)).collect();
+        let mut rects: Vec<Rect> = arrays.map(|array| self.tensor(section, array)).collect();
         let mut arrows = Vec::new();
         for (i, group) in section.summary.groups.iter().enumerate() {
             let lines = self.kernel_lines(section, i, KERNEL).into_iter().enumerate();
             let class = |i: usize| if i == 0 { "bold" } else { "" };
             let lines = lines.map(|(i, text)| Line { class: class(i), text }).collect();
-            let number = shapes.len();
-            shapes.push(Shape { class: "kernel", lines });
+            let number = rects.len();
+            rects.push(Rect { class: "kernel", lines });
             arrows.extend(group.reads.iter().map(|read| (usize::from(read.array), number)));
             arrows.extend(group.writes.iter().map(|write| (number, usize::from(write.array))));
         }
-        (shapes, arrows)
+        (rects, arrows)
     }
 
     /// Returns a tensor's box, with the reason why the tensor is stored.
-    fn tensor(&self, section: &Section<'_>, array: u16) -> Shape {
+    fn tensor(&self, section: &Section<'_>, array: u16) -> Rect {
         let class = match section.array(array).kind {
             ArrayKind::Param => "param",
             ArrayKind::InPlace | ArrayKind::Returned(_) => "result",
@@ -143,13 +143,13 @@ impl Report {
             .map(|boundary| wrap(&format!("not fused: {}", reason(boundary)), TENSOR))
             .unwrap_or_default();
         let why = why.into_iter().map(|text| Line { class: "dim", text });
-        Shape { class, lines: lines.chain(why).collect() }
+        Rect { class, lines: lines.chain(why).collect() }
     }
 }
 
-fn size(shape: &Shape) -> Point {
-    let chars = shape.lines.iter().map(|line| count(&line.text)).max().unwrap_or(0);
-    (chars as f64 * CHAR + 2.0 * PAD, shape.lines.len() as f64 * LINE + 2.0 * PAD)
+fn size(rect: &Rect) -> Point {
+    let chars = rect.lines.iter().map(|line| count(&line.text)).max().unwrap_or(0);
+    (chars as f64 * CHAR + 2.0 * PAD, rect.lines.len() as f64 * LINE + 2.0 * PAD)
 }
 
 /// Draws an arrow: straight within layers and at its head, curved between layers.

@@ -68,13 +68,13 @@ fn along(work: &Work<'_>) -> AxisSet {
 
 /// The ways to run such a group.
 pub(super) fn column(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
-    let shape = Shape::new(work, None);
+    let space = ColumnSpace::new(work, None);
     match facts.vector {
-        Vectors::Loops(_) => vec![on_cpu(work, facts, &shape)],
+        Vectors::Loops(_) => vec![on_cpu(work, facts, &space)],
         Vectors::Lanes(lanes) => {
             let configs = widths(work, facts).into_iter().flat_map(|index| [(index, lanes), (index, 1)]);
             let mut scheduled = row::columns_per_team(work, facts);
-            scheduled.extend(configs.map(|config| on_gpu(work, facts, &shape, config)));
+            scheduled.extend(configs.map(|config| on_gpu(work, facts, &space, config)));
             // The last must do for whatever the others do not.
             if let Some(last) = scheduled.last_mut() {
                 last.when.clear();
@@ -91,25 +91,25 @@ pub(super) fn parts(
     cut: &Cut,
     (index, lanes): (IndexWidth, u8),
 ) -> Scheduled {
-    let shape = Shape::new(work, Some(cut));
+    let space = ColumnSpace::new(work, Some(cut));
     match facts.vector {
-        Vectors::Loops(_) => on_cpu(work, facts, &shape),
-        Vectors::Lanes(_) => on_gpu(work, facts, &shape, (index, lanes)),
+        Vectors::Loops(_) => on_cpu(work, facts, &space),
+        Vectors::Lanes(_) => on_gpu(work, facts, &space, (index, lanes)),
     }
 }
 
 /// What has to be a multiple of the lanes of vectors that go through such parts. Where parts take turns, each vector is of what
 /// has one more step, or of what has not.
 pub(super) fn aligned(work: &Work<'_>, cut: &Cut) -> DimExpr {
-    let shape = Shape::new(work, Some(cut));
-    match shape.interleave_of_minor() {
+    let space = ColumnSpace::new(work, Some(cut));
+    match space.interleave_of_minor() {
         Some(interleave) => cut.extent.clone() * interleave.each.clone(),
-        None => shape.minor().extent.clone(),
+        None => space.minor().extent.clone(),
     }
 }
 
 /// The dims of the space that has an element for each row, then of a row.
-struct Shape {
+struct ColumnSpace {
     rows: usize,
     dims: Vec<SpaceDim>,
     /// Where each row is a part of a longer one.
@@ -162,13 +162,13 @@ impl Part {
     }
 }
 
-impl Shape {
-    fn new(work: &Work<'_>, cut: Option<&Cut>) -> Shape {
+impl ColumnSpace {
+    fn new(work: &Work<'_>, cut: Option<&Cut>) -> ColumnSpace {
         let rows = dims(work.graph, work.group, &work.operands);
         let cols = cols(work.graph, work.group, &work.operands);
         let (rows, dims) = (rows.len(), [rows, cols].concat());
         let part = cut.map(|cut| Part::new(work, cut, &dims));
-        Shape { rows, dims, part }
+        ColumnSpace { rows, dims, part }
     }
 
     fn cols(&self) -> &[SpaceDim] {
@@ -186,7 +186,7 @@ impl Shape {
         interleave.filter(|interleave| interleave.dim == self.rows - 1)
     }
 
-    fn space(&self, grain: u32) -> Space {
+    fn iteration_space(&self, grain: u32) -> Space {
         let product = |dims: &[SpaceDim]| DimExpr::product(dims.iter().map(|dim| &dim.extent));
         let (rows, cols) = (product(&self.dims[..self.rows - 1]), self.minor().extent.clone());
         let along = |(i, dim): (usize, &SpaceDim)| match &self.part {
@@ -213,9 +213,9 @@ struct PartSteps {
 
 impl PartSteps {
     /// Those of the part that a row is.
-    fn new(body: &mut Body<'_>, shape: &Shape, rows: &[Value]) -> Option<PartSteps> {
-        let part = shape.part.as_ref()?;
-        let pass = body.range(rows[part.number], &part.len, &shape.dims[part.along].extent);
+    fn new(body: &mut Body<'_>, space: &ColumnSpace, rows: &[Value]) -> Option<PartSteps> {
+        let part = space.part.as_ref()?;
+        let pass = body.range(rows[part.number], &part.len, &space.dims[part.along].extent);
         let (end, step, count) = match &part.interleave {
             None => (pass.end, body.top().index(1), None),
             // Steps begin at the first of those that take turns.
@@ -244,10 +244,10 @@ impl PartSteps {
 /// The loop of a counter along a dim, and whether it may be long.
 fn steps(
     body: &mut Body<'_>,
-    (shape, part): (&Shape, Option<&PartSteps>),
+    (space, part): (&ColumnSpace, Option<&PartSteps>),
     (var, dim): (Value, usize),
 ) -> (Steps, bool) {
-    let extent = &shape.dims[dim].extent;
+    let extent = &space.dims[dim].extent;
     let steps = match part.filter(|part| part.along == dim) {
         Some(part) => Steps { var, start: part.pass.start, step: part.step, end: part.end },
         None => {
@@ -300,34 +300,34 @@ fn is_interleave_index(work: &Work<'_>, id: NodeId) -> bool {
 fn on_gpu(
     work: &Work<'_>,
     facts: &TargetFacts,
-    shape: &Shape,
+    space: &ColumnSpace,
     (index, lanes): (IndexWidth, u8),
 ) -> Scheduled {
     let mut when = width_conditions(work, facts, index);
     if lanes > 1 {
-        when.push(Condition::Divides(shape.minor().extent.clone(), lanes.into()));
+        when.push(Condition::Divides(space.minor().extent.clone(), lanes.into()));
     }
     let vector = if lanes > 1 { format!("_v{lanes}") } else { String::new() };
     let wide = if index == IndexWidth::Bits64 { "_wide" } else { "" };
     let name = format!("{}{vector}{wide}", work.name);
-    let mut body = Body::new(work, facts, &shape.dims, name, (index, Addressing::Whole));
-    body.run_along(shape.rows - 1);
+    let mut body = Body::new(work, facts, &space.dims, name, (index, Addressing::Whole));
+    body.run_along(space.rows - 1);
     let start = body.uniform(UniformArg::Start, DType::Index, "start");
     let end = body.uniform(UniformArg::End, DType::Index, "end");
     let (step, element) = (body.top().index(lanes.into()), body.top().declare(INDEX));
-    let rows = body.decode_dims(element, shape.rows);
+    let rows = body.decode_dims(element, space.rows);
     let lanes_of = Lanes::Const(lanes);
     let row = Place { element, coordinates: rows.clone(), lanes: lanes_of, apart: false, in_row: None };
-    let part = PartSteps::new(&mut body, shape, &rows);
+    let part = PartSteps::new(&mut body, space, &rows);
     for pass in passes(work, PassCount::Fewest) {
-        let pass = Pass { sums: Sums::of(&product(shape.cols())), ..pass };
+        let pass = Pass { sums: Sums::of(&product(space.cols())), ..pass };
         in_registers(work, &mut body, &pass.elements(work), &row);
-        let (vars, place) = place(&mut body, shape, (element, &rows), lanes_of);
+        let (vars, place) = place(&mut body, space, (element, &rows), lanes_of);
         let terms = pass.terms_at(work, &mut body, &place);
         let inside = body.take_inner();
         let starts = pass.identity(work, &mut body.top(), (lanes_of, lanes_of));
         let (stmts, mut made) =
-            registers(work, &mut body, (shape, part.as_ref(), &vars), (&pass, &terms, inside), &starts);
+            registers(work, &mut body, (space, part.as_ref(), &vars), (&pass, &terms, inside), &starts);
         body.item().body.extend(stmts);
         let pairs = made.split_off(pass.parts_alone(work));
         let mut made = finished(&mut body.item(), &pass.accumulators(work), &made);
@@ -340,10 +340,10 @@ fn on_gpu(
     let elements = stored_elements(work);
     if !elements.is_empty() {
         in_registers(work, &mut body, &elements, &row);
-        let (vars, place) = place(&mut body, shape, (element, &rows), lanes_of);
+        let (vars, place) = place(&mut body, space, (element, &rows), lanes_of);
         let inside = stores(work, &mut body, Stored::Elements, &place);
         let (stmts, _) =
-            registers(work, &mut body, (shape, None, &vars), (&Pass::default(), &[], inside), &[]);
+            registers(work, &mut body, (space, None, &vars), (&Pass::default(), &[], inside), &[]);
         body.item().body.extend(stmts);
     }
     let stores = stores(work, &mut body, Stored::Rows, &row);
@@ -351,7 +351,7 @@ fn on_gpu(
     let (inside, _) = body.take();
     let kind = LoopKind::Grid;
     body.push(Stmt::Loop { var: element, kind, start, end, step, carried: vec![], body: inside });
-    scheduled(body, when, shape.space(lanes.into()), 0)
+    scheduled(body, when, space.iteration_space(lanes.into()), 0)
 }
 
 /// Makes the values of rows that these of elements are made of, before the loop over those.
@@ -369,7 +369,7 @@ fn in_registers(work: &Work<'_>, body: &mut Body<'_>, elements: &[NodeId], row: 
 fn registers(
     work: &Work<'_>,
     body: &mut Body<'_>,
-    (shape, part, vars): (&Shape, Option<&PartSteps>, &[Value]),
+    (space, part, vars): (&ColumnSpace, Option<&PartSteps>, &[Value]),
     (pass, terms, mut inside): (&Pass, &[Values], Vec<Stmt>),
     starts: &[Value],
 ) -> (Vec<Stmt>, Vec<Value>) {
@@ -377,14 +377,14 @@ fn registers(
         let made = pass.next(work, &mut body.writer(&mut inside), starts, terms);
         return (inside, made);
     };
-    let dim = shape.dims.len() - vars.len();
-    let (mut steps, is_long) = steps(body, (shape, part), (var, dim));
+    let dim = space.dims.len() - vars.len();
+    let (mut steps, is_long) = steps(body, (space, part), (var, dim));
     let mut ahead = vec![];
     if let Some(count) = part.filter(|part| part.along == dim).and_then(|part| part.count) {
         (steps, ahead) = by_number(body, steps, count);
     }
     strips::combined(body, (work, pass), (steps, is_long), starts, |body, given| {
-        let (stmts, made) = registers(work, body, (shape, part, inner), (pass, terms, inside), given);
+        let (stmts, made) = registers(work, body, (space, part, inner), (pass, terms, inside), given);
         ([ahead, stmts].concat(), made)
     })
 }
@@ -412,11 +412,11 @@ fn scheduled(body: Body<'_>, when: Vec<Condition>, space: Space, elements: i64) 
 /// A counter for each dim of a row, and the place that they make.
 fn place(
     body: &mut Body<'_>,
-    shape: &Shape,
+    space: &ColumnSpace,
     (element, rows): (Value, &[Value]),
     lanes: Lanes,
 ) -> (Vec<Value>, Place) {
-    let vars: Vec<Value> = shape.cols().iter().map(|_| body.top().declare(INDEX)).collect();
+    let vars: Vec<Value> = space.cols().iter().map(|_| body.top().declare(INDEX)).collect();
     let coordinates = rows.iter().chain(&vars).copied().collect();
     (vars, Place { element, coordinates, lanes, apart: false, in_row: None })
 }

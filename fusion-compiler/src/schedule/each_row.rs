@@ -5,7 +5,7 @@ use super::body::{Body, Level, Place};
 use super::one_hot_gather::picks;
 use super::passes::{Pass, PassCount, passes};
 use super::position::Range;
-use super::row::Shape;
+use super::row::RowSpace;
 use super::row_loop::{INDEX, RowLoop, ThreadMapping};
 use super::space::product;
 use crate::fuse::Store;
@@ -18,12 +18,12 @@ use crate::ir::op::Op;
 const SECTOR: usize = 32;
 
 /// The part of a row, whose number is the last of these coordinates, or of the block of a cluster that has one.
-fn range(shape: &Shape, part: &DimExpr, body: &mut Body<'_>, coordinates: &[Value]) -> Range {
-    let number = body.rank.unwrap_or_else(|| coordinates[shape.rows - 1]);
-    if !shape.is_line() {
-        return body.range(number, part, &shape.cols()[0].extent);
+fn range(space: &RowSpace, part: &DimExpr, body: &mut Body<'_>, coordinates: &[Value]) -> Range {
+    let number = body.rank.unwrap_or_else(|| coordinates[space.rows - 1]);
+    if !space.is_line() {
+        return body.range(number, part, &space.cols()[0].extent);
     }
-    let range = body.range(number, part, &product(shape.line()));
+    let range = body.range(number, part, &product(space.line()));
     body.stage_from(range.start);
     range
 }
@@ -51,12 +51,12 @@ pub(super) struct GridMapping {
 /// All rows, one after another, or so many at a time.
 pub(super) fn rows(
     work: &Work<'_>,
-    shape: &Shape,
+    space: &RowSpace,
     body: &mut Body<'_>,
     (along, how_many): (&ThreadMapping, PassCount),
     GridMapping { kind, start, end, rows_at_once, column }: GridMapping,
 ) {
-    combine_parts(work, shape, body, along);
+    combine_parts(work, space, body, along);
     let var = body.top().declare(INDEX);
     let (mut row, mut is_there) = (var, None);
     if let Some(column) = column {
@@ -67,28 +67,28 @@ pub(super) fn rows(
         row = b.apply(Op::Min, &[own, last]);
         is_there = Some(b.apply(Op::Lt, &[own, end]));
     }
-    let of_row = body.decode_dims(row, shape.rows);
-    let inside = of_one_row(work, shape, body, (along, how_many), (row, is_there, &of_row));
+    let of_row = body.decode_dims(row, space.rows);
+    let inside = of_one_row(work, space, body, (along, how_many), (row, is_there, &of_row));
     body.push(Stmt::Loop { var, kind, start, end, step: rows_at_once, carried: vec![], body: inside });
 }
 
 /// All that is done for the row with these coordinates; nothing is written where it is not there.
 fn of_one_row(
     work: &Work<'_>,
-    shape: &Shape,
+    space: &RowSpace,
     body: &mut Body<'_>,
     (along, how_many): (&ThreadMapping, PassCount),
     (row, is_there, of_row): (Value, Option<Value>, &[Value]),
 ) -> Vec<Stmt> {
-    let range = shape.part.as_ref().map(|part| range(shape, part, body, of_row));
-    let nowhere: Vec<Value> = shape.partials().iter().map(|_| body.top().index(0)).collect();
+    let range = space.part.as_ref().map(|part| range(space, part, body, of_row));
+    let nowhere: Vec<Value> = space.partials().iter().map(|_| body.top().index(0)).collect();
     let coordinates = [of_row, &nowhere].concat();
-    let of_line = range.as_ref().filter(|_| shape.is_line());
+    let of_line = range.as_ref().filter(|_| space.is_line());
     let along_part = along.within(body, of_line);
     let of_vectors = body.vectors.map(|(buffer, lanes)| {
         let range = match of_line {
             Some(range) => (range.start, range.end),
-            None => (body.top().index(0), body.extent(&product(shape.line()))),
+            None => (body.top().index(0), body.extent(&product(space.line()))),
         };
         let coordinates = [coordinates.as_slice(), &[range.0]].concat();
         let first = Place { element: row, coordinates, lanes: Lanes::ONE, apart: false, in_row: None };
@@ -101,7 +101,7 @@ fn of_one_row(
     });
     let (mut passes, no_pass) = (passes(work, how_many), Pass::default());
     let pass_along = |along, pass| {
-        let (dims, line, range) = (shape.cols(), shape.line, range.as_ref());
+        let (dims, line, range) = (space.cols(), space.line, range.as_ref());
         RowLoop { work, dims, line, along, row, range, coordinates: &coordinates, pass }
     };
     let row_loop = |pass| pass_along(&along_part, pass);
@@ -200,18 +200,18 @@ fn store_of_row(
 }
 
 /// Combines what parts gave, once for each thread, before there is a row.
-fn combine_parts(work: &Work<'_>, shape: &Shape, body: &mut Body<'_>, along: &ThreadMapping) {
+fn combine_parts(work: &Work<'_>, space: &RowSpace, body: &mut Body<'_>, along: &ThreadMapping) {
     let pass = &Pass { alone: work.of_parts(), ..Pass::default() };
     if pass.alone.is_empty() {
         return;
     }
-    let (dims, line, along, range) = (shape.partials(), shape.partials, &along.by_one(body), None);
+    let (dims, line, along, range) = (space.partials(), space.partials, &along.by_one(body), None);
     let row = body.top().index(0);
-    let coordinates = &vec![row; shape.rows];
-    body.run_along(shape.rows + shape.partials - 1);
+    let coordinates = &vec![row; space.rows];
+    body.run_along(space.rows + space.partials - 1);
     let all = RowLoop { work, dims, line, along, row, range, coordinates, pass }.combine(body);
     let (stmts, _) = body.take();
     stmts.into_iter().for_each(|stmt| body.push(stmt));
     pass.made().into_iter().zip(all).for_each(|(id, value)| body.set_of_all(id, value));
-    body.run_along(shape.dims.len() - 1);
+    body.run_along(space.dims.len() - 1);
 }

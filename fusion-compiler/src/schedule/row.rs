@@ -34,25 +34,25 @@ const CLUSTER_BYTES: i64 = 64 << 10;
 
 /// The ways to run a row group.
 pub(super) fn row(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
-    let shape = Shape::new(work, facts);
+    let space = RowSpace::new(work, facts);
     match facts.vector {
-        Vectors::Loops(_) => vec![on_cpu(work, facts, &shape)],
+        Vectors::Loops(_) => vec![on_cpu(work, facts, &space)],
         Vectors::Lanes(most) => {
-            let staged = staged_layouts(work, facts, &shape);
+            let staged = staged_layouts(work, facts, &space);
             let scaling = if staged.is_empty() { config::scaling_lanes(work, facts) } else { 1 };
             let most = lanes(work, facts, most).max(scaling);
             let rows = Rows {
                 several: !work.group.order.is_empty(),
-                after_parts: shape.partials > 0,
+                after_parts: space.partials > 0,
                 stages: !staged.is_empty(),
                 narrow: staged.first().is_some_and(|staged| staged.dtype.is_narrow()),
-                taken: &|lanes, stages| taken(work, facts, &shape, (lanes, stages)),
+                taken: &|lanes, stages| taken(work, facts, &space, (lanes, stages)),
                 widths: &widths(work, facts),
             };
             let pairs = rows.widths.iter().flat_map(|&index| [(index, most), (index, 1)]);
             let configs: Vec<RowConfig> = pairs.flat_map(|of| ways_of(facts, &rows, of)).collect();
             let mut scheduled: Vec<Scheduled> =
-                configs.iter().map(|config| on_gpu(work, facts, &shape, config, &staged)).collect();
+                configs.iter().map(|config| on_gpu(work, facts, &space, config, &staged)).collect();
             // The last must do for whatever the others do not.
             if let Some(last) = scheduled.last_mut() {
                 last.when.clear();
@@ -73,22 +73,22 @@ const BESIDE: u32 = 8;
 /// The ways to run a group whose rows lie side by side, are few and are long: each row has many threads. A team has several
 /// rows, so that what it reads and writes at a time lies side by side, too; where there are not as many it has one.
 pub(super) fn columns_per_team(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
-    let shape = Shape::new(work, facts);
+    let space = RowSpace::new(work, facts);
     let Some(team) = block(facts) else { return vec![] };
-    let staged = staged_layouts(work, facts, &shape);
+    let staged = staged_layouts(work, facts, &space);
     let of = RowConfig::new(team, IndexWidth::Bits32);
     let config =
         |(rows_per_team, stages)| RowConfig { rows_per_team, cyclic: true, stages, common: true, ..of };
     let configs = [(BESIDE, true), (BESIDE, false), (1, true), (1, false)];
     let configs = configs.into_iter().filter(|(_, stages)| !stages || !staged.is_empty()).map(config);
     let scheduled = configs.map(|config| {
-        let mut scheduled = on_gpu(work, facts, &shape, &config, &staged);
+        let mut scheduled = on_gpu(work, facts, &space, &config, &staged);
         if config.rows_per_team > 1 {
-            let rows = &shape.dims[shape.rows - 1].extent;
+            let rows = &space.dims[space.rows - 1].extent;
             scheduled.when.push(Condition::AtLeast(rows.clone(), config.rows_per_team.into()));
         }
-        scheduled.when.push(Condition::AtMost(product(&shape.dims[..shape.rows]), FEW_ROWS));
-        scheduled.when.push(Condition::AtLeast(product(shape.cols()), LONG_ROW));
+        scheduled.when.push(Condition::AtMost(product(&space.dims[..space.rows]), FEW_ROWS));
+        scheduled.when.push(Condition::AtLeast(product(space.cols()), LONG_ROW));
         scheduled
     });
     scheduled.collect()
@@ -102,16 +102,16 @@ pub(super) fn parts(
     cut: &Cut,
     (index, lanes): (IndexWidth, u8),
 ) -> Scheduled {
-    let shape = Shape::of_parts(work, facts, cut);
+    let space = RowSpace::of_parts(work, facts, cut);
     match block(facts) {
-        None => on_cpu(work, facts, &shape),
+        None => on_cpu(work, facts, &space),
         Some(team) => {
-            let staged = staged_layouts(work, facts, &shape);
+            let staged = staged_layouts(work, facts, &space);
             let stages = places(&staged) == 1 && facts.row_memory == RowMemory::AtLaunch;
-            let (lanes, placement) = taken(work, facts, &shape, (lanes, stages.then_some(team)))
+            let (lanes, placement) = taken(work, facts, &space, (lanes, stages.then_some(team)))
                 .unwrap_or_else(|| unreachable!("a block has a thread for every element of a vector"));
             let config = RowConfig { lanes, placement, stages, ..RowConfig::new(team, index) };
-            Scheduled { when: vec![], ..on_gpu(work, facts, &shape, &config, &staged) }
+            Scheduled { when: vec![], ..on_gpu(work, facts, &space, &config, &staged) }
         }
     }
 }
@@ -124,12 +124,12 @@ pub(super) fn folded(
     cut: &Cut,
     (index, lanes): (IndexWidth, u8),
 ) -> Scheduled {
-    let shape = Shape::of_parts(work, facts, cut);
+    let space = RowSpace::of_parts(work, facts, cut);
     match block(facts) {
-        None => on_cpu(work, facts, &shape),
+        None => on_cpu(work, facts, &space),
         Some(team) => {
             let config = RowConfig { lanes, ..RowConfig::new(team, index) };
-            Scheduled { when: vec![], ..on_gpu(work, facts, &shape, &config, &[]) }
+            Scheduled { when: vec![], ..on_gpu(work, facts, &space, &config, &[]) }
         }
     }
 }
@@ -140,13 +140,13 @@ const MANY_ROWS: i64 = 2048;
 /// Rows of what parts gave, which are short: a block or a CPU thread has each for itself, or a block several that are
 /// side by side and many.
 pub(super) fn of_partials(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> Vec<Scheduled> {
-    let shape = Shape::new(work, facts);
-    let Some(team) = block(facts) else { return vec![on_cpu(work, facts, &shape)] };
+    let space = RowSpace::new(work, facts);
+    let Some(team) = block(facts) else { return vec![on_cpu(work, facts, &space)] };
     let of = |rows_per_team| {
         let config = RowConfig { rows_per_team, cyclic: true, ..RowConfig::new(team, IndexWidth::Bits32) };
-        Scheduled { when: vec![], ..on_gpu(work, facts, &shape, &config, &[]) }
+        Scheduled { when: vec![], ..on_gpu(work, facts, &space, &config, &[]) }
     };
-    let many = match (schedule, &shape.dims[..shape.rows]) {
+    let many = match (schedule, &space.dims[..space.rows]) {
         (Schedule::Column, [.., next]) => Condition::AtLeast(next.extent.clone(), MANY_ROWS),
         (Schedule::Column | Schedule::Row | Schedule::Pointwise, _) => return vec![of(1)],
     };
@@ -159,7 +159,7 @@ pub(super) fn of_partials(work: &Work<'_>, facts: &TargetFacts, schedule: Schedu
 
 /// The dims of a row group: of the space that has an element for each row, then of a row.
 #[derive(Clone)]
-pub(super) struct Shape {
+pub(super) struct RowSpace {
     pub(super) rows: usize,
     /// How many come between, of what parts gave that were combined before.
     pub(super) partials: usize,
@@ -171,8 +171,8 @@ pub(super) struct Shape {
     pub(super) part: Option<DimExpr>,
 }
 
-impl Shape {
-    fn new(work: &Work<'_>, facts: &TargetFacts) -> Shape {
+impl RowSpace {
+    fn new(work: &Work<'_>, facts: &TargetFacts) -> RowSpace {
         let rows = dims(work.graph, work.group, &work.operands);
         let cols = cols(work.graph, work.group, &work.operands);
         let line = line(facts, &cols);
@@ -181,12 +181,12 @@ impl Shape {
         let dim = |axis| SpaceDim { axes: vec![axis], extent: work.graph.axis(axis).extent.clone() };
         let partials: Vec<SpaceDim> = given.iter().map(dim).collect();
         let (rows, partials, dims) = (rows.len(), partials.len(), [rows, partials, cols].concat());
-        Shape { rows, partials, dims, line, part: None }
+        RowSpace { rows, partials, dims, line, part: None }
     }
 
     /// That of parts of rows.
-    fn of_parts(work: &Work<'_>, facts: &TargetFacts, cut: &Cut) -> Shape {
-        Shape { part: Some(cut.len.clone()), ..Shape::new(work, facts) }
+    fn of_parts(work: &Work<'_>, facts: &TargetFacts, cut: &Cut) -> RowSpace {
+        RowSpace { part: Some(cut.len.clone()), ..RowSpace::new(work, facts) }
     }
 
     /// Most elements of a line.
@@ -231,16 +231,16 @@ impl Shape {
 fn on_gpu(
     work: &Work<'_>,
     facts: &TargetFacts,
-    shape: &Shape,
+    space: &RowSpace,
     config: &RowConfig,
     staged: &[StagedLayout],
 ) -> Scheduled {
     let name = format!("{}{}", work.name, config.suffix());
-    let cluster = config.team.cluster.then(|| Cluster::new(shape, config, staged));
-    let shape = &cluster.as_ref().map_or(Cow::Borrowed(shape), |cluster| Cow::Owned(cluster.part(shape)));
-    let mut body = Body::new(work, facts, &shape.dims, name, (config.index, Addressing::Whole));
+    let cluster = config.team.cluster.then(|| Cluster::new(space, config, staged));
+    let space = &cluster.as_ref().map_or(Cow::Borrowed(space), |cluster| Cow::Owned(cluster.part(space)));
+    let mut body = Body::new(work, facts, &space.dims, name, (config.index, Addressing::Whole));
     body.set_team(config.team.threads, (config.rows_per_team, config.cyclic));
-    body.set_load_unroll(config.turns(work, shape));
+    body.set_load_unroll(config.turns(work, space));
     if cluster.is_some() {
         body.set_cluster();
     }
@@ -272,7 +272,7 @@ fn on_gpu(
     let apart = config.placement == Placement::Apart;
     let first = if apart { thread } else { top.apply(Op::Mul, &[thread, lanes]) };
     let step = top.index(i64::from(threads) * i64::from(at_once));
-    let staging = Staging::new((work, facts), shape, config, staged);
+    let staging = Staging::new((work, facts), space, config, staged);
     if config.stages {
         stage(facts, &staging, &mut body, config, column);
     }
@@ -283,17 +283,17 @@ fn on_gpu(
     let how_many = if config.stages && part.is_none() { PassCount::PerStep } else { PassCount::Fewest };
     rows(
         work,
-        shape,
+        space,
         &mut body,
         (&along, how_many),
         GridMapping { kind: LoopKind::Team, start, end, rows_at_once: rows_per_team, column },
     );
     let at_launch = config.stages && facts.row_memory == RowMemory::AtLaunch;
     let row_memory = if at_launch { staging.bytes(config) } else { DimExpr::constant(0) };
-    let when = conditions(work, facts, shape, config, &staging);
-    let mut scheduled = scheduled(shape, body, when);
+    let when = conditions(work, facts, space, config, &staging);
+    let mut scheduled = scheduled(space, body, when);
     scheduled.space.grain = config.rows_per_team;
-    let left = || product(shape.line()) - staging.len.clone();
+    let left = || product(space.line()) - staging.len.clone();
     let unstaged_tail = part.map(|part| UnstagedTail { first: part.end, each: left() });
     let cluster = cluster.map_or(scheduled.cluster, |cluster| cluster.blocks);
     Scheduled { row_memory, cluster, common: config.common, unstaged_tail, ..scheduled }
@@ -308,9 +308,9 @@ struct Cluster {
 }
 
 impl Cluster {
-    fn new(shape: &Shape, config: &RowConfig, staged: &[StagedLayout]) -> Cluster {
+    fn new(space: &RowSpace, config: &RowConfig, staged: &[StagedLayout]) -> Cluster {
         let number = DimExpr::constant;
-        let len = product(shape.line());
+        let len = product(space.line());
         let bytes = len.clone() * number(bytes(staged));
         let most = bytes.ceil_div(number(CLUSTER_BYTES)).min(number(CLUSTER_MAX));
         // Whole warps, so that all parts start at a multiple of a vector; then fewer blocks may do, and no part starts beyond the row.
@@ -319,9 +319,9 @@ impl Cluster {
         Cluster { blocks: len.ceil_div(part.clone()), len: part }
     }
 
-    /// The shape of the part of one.
-    fn part(&self, shape: &Shape) -> Shape {
-        Shape { part: Some(self.len.clone()), ..shape.clone() }
+    /// The space of the part of one.
+    fn part(&self, space: &RowSpace) -> RowSpace {
+        RowSpace { part: Some(self.len.clone()), ..space.clone() }
     }
 }
 
@@ -337,14 +337,14 @@ struct Staging {
 impl Staging {
     fn new(
         (work, facts): (&Work<'_>, &TargetFacts),
-        shape: &Shape,
+        space: &RowSpace,
         config: &RowConfig,
         staged: &[StagedLayout],
     ) -> Staging {
         // The first vector and the last may have elements of other rows.
-        let vectors = |by| (shape.len() + DimExpr::constant(by - 1)).ceil_div(DimExpr::constant(by));
+        let vectors = |by| (space.len() + DimExpr::constant(by - 1)).ceil_div(DimExpr::constant(by));
         let in_vectors = |by| vectors(by) * DimExpr::constant(by);
-        let len = config.vectors_of().map_or_else(|| shape.len(), |_| in_vectors(config.lanes.into()));
+        let len = config.vectors_of().map_or_else(|| space.len(), |_| in_vectors(config.lanes.into()));
         let whole = Staging { values: staged.to_vec(), len, is_part: false };
         let Some(most) = config.team.staged_max.filter(|_| config.stages) else { return whole };
         // What needs a run along the row before it has to be made again of the other elements anyway, and is in the last run.
@@ -378,19 +378,19 @@ fn fold_bytes(work: &Work<'_>, config: &RowConfig) -> i64 {
 fn conditions(
     work: &Work<'_>,
     facts: &TargetFacts,
-    shape: &Shape,
+    space: &RowSpace,
     config: &RowConfig,
     staging: &Staging,
 ) -> Vec<Condition> {
     let mut when = width_conditions(work, facts, config.index);
     if config.lanes > 1 && config.placement == Placement::Vectors {
-        when.push(Condition::Divides(shape.innermost().extent.clone(), i64::from(config.lanes)));
+        when.push(Condition::Divides(space.innermost().extent.clone(), i64::from(config.lanes)));
     }
     if config.row_max < i64::MAX {
-        when.push(Condition::AtMost(product(shape.line()), config.row_max));
+        when.push(Condition::AtMost(product(space.line()), config.row_max));
     }
     if config.team.rows_min > 0 {
-        when.push(Condition::AtLeast(product(&shape.dims[..shape.rows]), config.team.rows_min));
+        when.push(Condition::AtLeast(product(&space.dims[..space.rows]), config.team.rows_min));
     }
     if config.team.cluster {
         when.push(Condition::Clusters(CLUSTER_MAX as u32));
@@ -420,12 +420,12 @@ struct StagedLayout {
 }
 
 /// What is kept of each element, if rows are a line.
-fn staged_layouts(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Vec<StagedLayout> {
+fn staged_layouts(work: &Work<'_>, facts: &TargetFacts, space: &RowSpace) -> Vec<StagedLayout> {
     // What one run is enough for needs nothing again, but on the CPU, where an exponential costs more than its cache.
     let of_elements = |store: &Store| work.group.is_of_elements(store);
     let is_run_once =
         || !work.group.stores.iter().any(of_elements) && passes::passes(work, PassCount::Fewest).len() < 2;
-    let stages = shape.is_line() && work.group.unrolled.is_empty();
+    let stages = space.is_line() && work.group.unrolled.is_empty();
     if !stages || facts.row_memory != RowMemory::Scratch && is_run_once() {
         return vec![];
     }
@@ -505,13 +505,13 @@ fn stage(
     }
 }
 
-fn on_cpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Scheduled {
-    let staged = staged_layouts(work, facts, shape);
-    let written = staged.iter().find_map(|staged| Some((staged.id, written_last(work, shape, staged.id)?)));
+fn on_cpu(work: &Work<'_>, facts: &TargetFacts, space: &RowSpace) -> Scheduled {
+    let staged = staged_layouts(work, facts, space);
+    let written = staged.iter().find_map(|staged| Some((staged.id, written_last(work, space, staged.id)?)));
     let reading = written.map(|(_, buffer)| work.with_access(buffer, Access::ReadWrite));
     let work = reading.as_ref().unwrap_or(work);
     let mut body =
-        Body::new(work, facts, &shape.dims, work.name.into(), (IndexWidth::Bits64, Addressing::Whole));
+        Body::new(work, facts, &space.dims, work.name.into(), (IndexWidth::Bits64, Addressing::Whole));
     let (zero, one) = (body.top().index(0), body.top().index(1));
     let mut places = 0;
     for &StagedLayout { id, .. } in &staged {
@@ -526,32 +526,32 @@ fn on_cpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Scheduled {
         body.stage(id, stage, true);
     }
     let dealt = GridMapping { kind: LoopKind::Grid, start: zero, end: one, rows_at_once: one, column: None };
-    rows(work, shape, &mut body, (&ThreadMapping::Vector, PassCount::PerStep), dealt);
-    let row_memory = shape.len() * DimExpr::constant(places * 4);
-    Scheduled { row_memory, ..scheduled(shape, body, vec![]) }
+    rows(work, space, &mut body, (&ThreadMapping::Vector, PassCount::PerStep), dealt);
+    let row_memory = space.len() * DimExpr::constant(places * 4);
+    Scheduled { row_memory, ..scheduled(space, body, vec![]) }
 }
 
 /// What is written of the elements of whole rows and can hold a value of theirs until then, so that it is in a cache when it
 /// is written, and nothing else is: of the same type, laid out as rows are, and not read.
-fn written_last(work: &Work<'_>, shape: &Shape, id: NodeId) -> Option<BufferId> {
+fn written_last(work: &Work<'_>, space: &RowSpace, id: NodeId) -> Option<BufferId> {
     let (graph, group) = (work.graph, work.group);
     let stages = |(store, buffer): &(&Store, &BufferId)| {
         let operand = &work.operands[usize::from(buffer.0)];
         let is_alike = graph.node(store.node).dtype == graph.node(id).dtype && work.lies_as_rows(operand);
         is_alike && operand.access == Access::Write
     };
-    let mut stores = group.stores.iter().zip(&work.stores).filter(|_| shape.part.is_none());
+    let mut stores = group.stores.iter().zip(&work.stores).filter(|_| space.part.is_none());
     stores.find(stages).map(|(_, &buffer)| buffer)
 }
 
-fn scheduled(shape: &Shape, body: Body<'_>, when: Vec<Condition>) -> Scheduled {
-    let rows = product(&shape.dims[..shape.rows]);
-    let space = Space { rows, cols: DimExpr::constant(1), grain: 1, each: shape.each() };
+fn scheduled(space: &RowSpace, body: Body<'_>, when: Vec<Condition>) -> Scheduled {
+    let (rows, cols) = (product(&space.dims[..space.rows]), DimExpr::constant(1));
+    let launched = Space { rows, cols, grain: 1, each: space.each() };
     let (kernel, buffers) = body.finish();
     for buffer in &buffers {
         let known = matches!(buffer.reach, Footprint::Linear(_) | Footprint::Strided { .. });
-        let is_owned = known || shape.partials > 0;
+        let is_owned = known || space.partials > 0;
         debug_assert!(buffer.access == Access::Read || is_owned, "rows own what is written of them");
     }
-    Scheduled::new(when, (kernel, buffers), space)
+    Scheduled::new(when, (kernel, buffers), launched)
 }

@@ -11,8 +11,8 @@ use super::super::staged_buffer::StagedBuffer;
 use super::super::strips::Steps;
 use super::super::{Scheduled, Work};
 use super::{
-    PartSteps, Shape, Stored, is_interleave_index, of_rows_in, place, scheduled, steps, stored_elements,
-    stores,
+    ColumnSpace, PartSteps, Stored, is_interleave_index, of_rows_in, place, scheduled, steps,
+    stored_elements, stores,
 };
 use crate::fuse::is_op;
 use crate::ir::dtype::DType;
@@ -30,18 +30,18 @@ const AT_ONCE: i64 = 4;
 /// Statements for an element beside which what is so far takes no time.
 const STATEMENTS_MAX: usize = 12;
 
-pub(super) fn on_cpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Scheduled {
+pub(super) fn on_cpu(work: &Work<'_>, facts: &TargetFacts, space: &ColumnSpace) -> Scheduled {
     let mut body =
-        Body::new(work, facts, &shape.dims, work.name.into(), (IndexWidth::Bits64, Addressing::Whole));
-    body.run_along(shape.rows - 1);
+        Body::new(work, facts, &space.dims, work.name.into(), (IndexWidth::Bits64, Addressing::Whole));
+    body.run_along(space.rows - 1);
     let zero = body.top().index(0);
-    let items = Items::of(&mut body, &shape.minor().extent, GRAIN);
+    let items = Items::of(&mut body, &space.minor().extent, GRAIN);
     let Items { item, row, col: first, len, .. } = items;
-    let mut rows = body.decode_dims(row, shape.rows - 1);
+    let mut rows = body.decode_dims(row, space.rows - 1);
     rows.push(first);
     let row = Place { element: item, coordinates: rows, lanes: Lanes::Loop, apart: false, in_row: None };
-    let part = PartSteps::new(&mut body, shape, &row.coordinates);
-    let mut block = Block { work, shape, part, row, len, kept: BTreeSet::new(), zero };
+    let part = PartSteps::new(&mut body, space, &row.coordinates);
+    let mut block = Block { work, space, part, row, len, kept: BTreeSet::new(), zero };
     let (passes, elements) = (passes(work, PassCount::PerStep), stored_elements(work));
     for (number, pass) in passes.iter().enumerate() {
         let total = block.combine(&mut body, pass);
@@ -53,7 +53,7 @@ pub(super) fn on_cpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Sch
     }
     if !elements.is_empty() {
         block.keep_of_rows(&mut body, &elements);
-        let (vars, place) = place(&mut body, shape, (item, &block.row.coordinates), Lanes::Loop);
+        let (vars, place) = place(&mut body, space, (item, &block.row.coordinates), Lanes::Loop);
         let inside = stores(work, &mut body, Stored::Elements, &place);
         let stmts = block.along(&mut body, &vars, inside, None);
         body.item().body.extend(stmts);
@@ -64,13 +64,13 @@ pub(super) fn on_cpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Sch
     }
     let (inside, _) = body.take();
     items.deal(&mut body, inside);
-    scheduled(body, vec![], shape.space(GRAIN), i64::from(GRAIN))
+    scheduled(body, vec![], space.iteration_space(GRAIN), i64::from(GRAIN))
 }
 
 /// Neighbouring rows that a thread of the CPU goes through together.
 struct Block<'b> {
     work: &'b Work<'b>,
-    shape: &'b Shape,
+    space: &'b ColumnSpace,
     part: Option<PartSteps>,
     /// The first of them.
     row: Place,
@@ -88,7 +88,7 @@ impl Block<'_> {
         self.keep_of_rows(body, &pass.elements(self.work));
         let total = Total::new(self.work, body, pass);
         let start = self.start(body, &total);
-        let (vars, _) = place(body, self.shape, (self.row.element, &self.row.coordinates), Lanes::Loop);
+        let (vars, _) = place(body, self.space, (self.row.element, &self.row.coordinates), Lanes::Loop);
         let inside = self.elements(body, (pass, &total), &vars, 1);
         let at_once = self.takes_several(&inside).then(|| {
             let mut vars = vars.clone();
@@ -142,10 +142,10 @@ impl Block<'_> {
     /// Whether what is so far is read and written for several elements at once: where there are as many, side by side, and little else is
     /// done with each.
     fn takes_several(&self, of_one: &[Stmt]) -> bool {
-        let last = &self.shape.dims[self.shape.dims.len() - 1].extent;
+        let last = &self.space.dims[self.space.dims.len() - 1].extent;
         // What is written is one run, in which each element is read at one place.
         let is_written = self.work.operands.iter().any(|operand| operand.access == Access::ReadWrite);
-        let takes_turns = self.shape.part.as_ref().is_some_and(|part| part.interleave.is_some());
+        let takes_turns = self.space.part.as_ref().is_some_and(|part| part.interleave.is_some());
         let are_many = last.as_const().is_none_or(|count| count >= 2 * AT_ONCE);
         of_one.len() <= STATEMENTS_MAX && !is_written && !takes_turns && are_many
     }
@@ -216,8 +216,8 @@ impl Block<'_> {
         let (mut stmts, len) = self.len(body, vars);
         stmts.push(Stmt::Vector { len, body: inside, folds: vec![] });
         for (i, &var) in vars.iter().enumerate().rev() {
-            let dim = self.shape.rows + i;
-            let (mut steps, _) = steps(body, (self.shape, self.part.as_ref()), (var, dim));
+            let dim = self.space.rows + i;
+            let (mut steps, _) = steps(body, (self.space, self.part.as_ref()), (var, dim));
             let mut loops = vec![];
             if let Some((var, inside)) = at_once.take() {
                 let inside = vec![Stmt::Vector { len: self.len, body: inside, folds: vec![] }];
@@ -234,7 +234,7 @@ impl Block<'_> {
 
     /// Past the last elements along a dim of which there are as many as are taken at once.
     fn whole(&self, body: &mut Body<'_>, dim: usize) -> Value {
-        let extent = &self.shape.dims[dim].extent;
+        let extent = &self.space.dims[dim].extent;
         match (self.part.as_ref().filter(|part| part.along == dim), extent.as_const()) {
             (None, Some(count)) => body.top().index(count - count % AT_ONCE),
             (part, _) => {
@@ -255,12 +255,12 @@ impl Block<'_> {
 
     /// How many rows there are in a step: of parts that take turns, those that have one more.
     fn len(&self, body: &mut Body<'_>, vars: &[Value]) -> (Vec<Stmt>, Value) {
-        let (mut stmts, shape) = (vec![], self.shape);
-        let (Some(part), Some(interleave)) = (&self.part, shape.interleave_of_minor()) else {
+        let (mut stmts, space) = (vec![], self.space);
+        let (Some(part), Some(interleave)) = (&self.part, space.interleave_of_minor()) else {
             return (stmts, self.len);
         };
-        let (each, at) = (body.extent(&interleave.each), vars[part.along - shape.rows]);
-        let first = self.row.coordinates[shape.rows - 1];
+        let (each, at) = (body.extent(&interleave.each), vars[part.along - space.rows]);
+        let first = self.row.coordinates[space.rows - 1];
         let mut b = body.writer(&mut stmts);
         let left = b.apply(Op::Sub, &[part.pass.end, at]);
         let elements = b.apply(Op::Mul, &[left, each]);

@@ -1,6 +1,6 @@
 //! The ways to run a row group on a GPU: which threads share a row, and what each takes of it at a time.
 
-use super::Shape;
+use super::RowSpace;
 use crate::fuse::Store;
 use crate::ir::graph::Access;
 use crate::ir::kernel::{BufferId, IndexWidth};
@@ -88,13 +88,13 @@ impl RowConfig {
     /// Iterations of loops along rows that read at once: of vectors of four that are held, where rows have any length, and so few
     /// operands that what is read of them has registers; half as many where more than one lies as rows do. Of others the target's
     /// compiler knows best.
-    pub(super) fn turns(&self, work: &Work<'_>, shape: &Shape) -> u32 {
+    pub(super) fn turns(&self, work: &Work<'_>, space: &RowSpace) -> u32 {
         let waits = match self.placement {
             Placement::Vectors => self.team.fills,
             Placement::Unaligned(_) => true,
             Placement::Apart => false,
         };
-        let is_known = product(shape.line()).as_const().is_some();
+        let is_known = product(space.line()).as_const().is_some();
         if !waits || is_known || !self.stages || self.lanes != 4 || work.operands.len() > OPERANDS_MAX {
             return 1;
         }
@@ -176,10 +176,10 @@ pub(super) fn ways_of(
 pub(super) fn taken(
     work: &Work<'_>,
     facts: &TargetFacts,
-    shape: &Shape,
+    space: &RowSpace,
     (of, stages): (u8, Option<Team>),
 ) -> Option<(u8, Placement)> {
-    let (Vectors::Lanes(most), 1, 1) = (facts.vector, of, shape.line) else {
+    let (Vectors::Lanes(most), 1, 1) = (facts.vector, of, space.line) else {
         return Some((of, Placement::Vectors));
     };
     let writes = |operand: &Operand| operand.access == Access::ReadWrite;

@@ -73,7 +73,7 @@ fn code_of(fault: &Fault) -> Code {
 
 /// Configuration of a launch, without the function and its parameters.
 #[derive(Clone, Copy)]
-struct Shape {
+struct LaunchConfig {
     grid: [u32; 3],
     block: [u32; 3],
     /// Blocks of a cluster, if the launch gives them.
@@ -82,8 +82,8 @@ struct Shape {
 }
 
 /// Checks a launch, and returns the code and the reason if it is refused.
-fn check(function: &Function, shape: Shape) -> Result<(), (Code, String)> {
-    let Shape { grid, block, dynamic_shared: shared, .. } = shape;
+fn check(function: &Function, config: LaunchConfig) -> Result<(), (Code, String)> {
+    let LaunchConfig { grid, block, dynamic_shared: shared, .. } = config;
     let value = |what: String| Err((Code::INVALID_VALUE, what));
     for i in 0..3 {
         if grid[i] == 0 || grid[i] > Facts::GRID[i] {
@@ -116,14 +116,14 @@ fn check(function: &Function, shape: Shape) -> Result<(), (Code, String)> {
 }
 
 /// Checks the clusters of a launch, and returns the code and the reason if they are refused.
-fn check_cluster(function: &Function, arch: u32, shape: Shape) -> Result<(), (Code, String)> {
-    let (grid, limits) = (shape.grid, function.kernel().limits);
+fn check_cluster(function: &Function, arch: u32, config: LaunchConfig) -> Result<(), (Code, String)> {
+    let (grid, limits) = (config.grid, function.kernel().limits);
     let wrong = |what: String| Err((Code::INVALID_CLUSTER_SIZE, what));
-    if shape.cluster.is_some() && arch < Facts::CLUSTERS_FROM {
+    if config.cluster.is_some() && arch < Facts::CLUSTERS_FROM {
         let what = format!("clusters, which devices of {}.{} have not", arch / 10, arch % 10);
         return Err((Code::NOT_SUPPORTED, what));
     }
-    let Some(cluster) = shape.cluster.or(limits.required_cluster) else {
+    let Some(cluster) = config.cluster.or(limits.required_cluster) else {
         if limits.explicit_cluster {
             return wrong("no clusters, where .explicitcluster says that there are some".into());
         }
@@ -231,7 +231,7 @@ unsafe fn params(
 
 fn launch(
     context: &Context,
-    (function, shape): (u64, Shape),
+    (function, config): (u64, LaunchConfig),
     stream: u64,
     params: impl FnOnce(&Function) -> Answer<Vec<u8>>,
 ) -> Answer {
@@ -240,13 +240,13 @@ fn launch(
         return Err(Code::INVALID_CONTEXT);
     }
     let arch = context.driver.config.facts.arch;
-    let checked = check(&function, shape).and_then(|()| check_cluster(&function, arch, shape));
+    let checked = check(&function, config).and_then(|()| check_cluster(&function, arch, config));
     checked.map_err(|(code, what)| {
         report::say(&format!("launch of `{}`: {what}", function.kernel().name));
         code
     })?;
     let params = params(&function)?;
-    let Shape { grid, block, cluster, dynamic_shared } = shape;
+    let LaunchConfig { grid, block, cluster, dynamic_shared } = config;
     let grid = Grid { device: context.number, function, grid, block, cluster, dynamic_shared, params };
     stream::put(context, stream, Work::Launch(Box::new(grid))).map(|_| ())
 }
@@ -325,9 +325,9 @@ exports! {
         extra: *const *const c_void,
     ) working |context| {
         let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
-        let shape = Shape { grid, block, cluster: None, dynamic_shared };
+        let config = LaunchConfig { grid, block, cluster: None, dynamic_shared };
         // SAFETY: passed on from the caller.
-        launch(context, (function, shape), stream, |function| unsafe { params(function, pointers, extra) })
+        launch(context, (function, config), stream, |function| unsafe { params(function, pointers, extra) })
     };
 
     /// Launches a kernel with attributes, which may give the blocks of a cluster.
@@ -342,8 +342,8 @@ exports! {
         // SAFETY: passed on from the caller.
         let cluster = unsafe { cluster_of(config)? };
         let Config { grid, block, dynamic_shared, stream, .. } = *config;
-        let shape = Shape { grid, block, cluster, dynamic_shared };
+        let config = LaunchConfig { grid, block, cluster, dynamic_shared };
         // SAFETY: passed on from the caller.
-        launch(context, (function, shape), stream, |function| unsafe { params(function, pointers, extra) })
+        launch(context, (function, config), stream, |function| unsafe { params(function, pointers, extra) })
     };
 }

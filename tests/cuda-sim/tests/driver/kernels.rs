@@ -150,10 +150,10 @@ fn a_buffer_of_parameters_may_end_with_padding() {
 }
 
 /// A grid, a block, and bytes of dynamic shared memory.
-type Shape = ([u32; 3], [u32; 3], u32);
+type LaunchConfig = ([u32; 3], [u32; 3], u32);
 
 /// Queues a launch of `ADD` for no element in a stream, with a pointer for each parameter.
-fn add_nothing(function: u64, ([x, y, z], [a, b, c], shared): Shape, stream: u64) -> i32 {
+fn add_nothing(function: u64, ([x, y, z], [a, b, c], shared): LaunchConfig, stream: u64) -> i32 {
     let (address, number) = (0_u64, 0_u32);
     let (address, number) = ((&raw const address).cast(), (&raw const number).cast());
     let pointers = [address, address, number, number];

@@ -1,7 +1,7 @@
 //! Accesses by the address of a variable of shared, local or parameter memory stay within it, where the
 //! variable is known. Memory that a kernel divides by hand is not checked.
 
-use crate::harness::{Arg, Shape, blocks, fault_of, kernel, launch, words};
+use crate::harness::{Arg, LaunchConfig, blocks, fault_of, kernel, launch, words};
 use cuda_sim::exec::{Fault, FaultKind};
 
 /// Returns a kernel of 32 threads with two initialised arrays of 32 words, and dynamic memory.
@@ -16,14 +16,14 @@ st.shared.u32 [%r4], %r1; st.shared.u32 [%r6], %r1; bar.sync 0;
     kernel(&["u64 out"], &body).replacen(".visible", ".extern .shared .align 16 .b8 rest[];\n.visible", 1)
 }
 
-const SHAPE: Shape = Shape { grid: [1; 3], block: [32, 1, 1], dynamic: 64 };
+const CONFIG: LaunchConfig = LaunchConfig { grid: [1; 3], block: [32, 1, 1], dynamic: 64 };
 
 fn overrun(body: &str) -> Fault {
-    fault_of(&text(body), SHAPE, &[words(&[0; 64])], FaultKind::OutOfBounds)
+    fault_of(&text(body), CONFIG, &[words(&[0; 64])], FaultKind::OutOfBounds)
 }
 
 fn clean(body: &str) {
-    launch(&text(body), SHAPE, &[words(&[0; 64])]).unwrap_or_else(|fault| panic!("{fault}\n{body}"));
+    launch(&text(body), CONFIG, &[words(&[0; 64])]).unwrap_or_else(|fault| panic!("{fault}\n{body}"));
 }
 
 #[test]
@@ -167,8 +167,8 @@ fn a_parameter_does_not_reach_into_the_next() {
         text.replacen("out)", "out, .param .align 4 .b8 pair[8], .param .u32 last)", 1)
     };
     let args = [words(&[0; 8]), Arg::Word(5), Arg::Word(7)];
-    let run = |body: &str| launch(&text(body), SHAPE, &args);
-    let overrun = |body: &str| fault_of(&text(body), SHAPE, &args, FaultKind::OutOfBounds);
+    let run = |body: &str| launch(&text(body), CONFIG, &args);
+    let overrun = |body: &str| fault_of(&text(body), CONFIG, &args, FaultKind::OutOfBounds);
     let read = "ld.param.u64 %rd1, [out]; ld.param.u32 %r1, [pair+4]; mov.b64 %rd2, pair; mov.u32 %r2, %tid.x; and.b32 %r2, %r2, 1; mul.wide.u32 %rd3, %r2, 4; add.u64 %rd2, %rd2, %rd3; ld.param.u32 %r3, [%rd2]; add.u32 %r1, %r1, %r3; ld.param.u32 %r4, [last];";
     run(read).unwrap_or_else(|fault| panic!("{fault}"));
     let found = overrun("ld.param.u32 %r1, [pair+8];");
@@ -195,7 +195,7 @@ fn an_argument_does_not_reach_into_the_next() {
         kernel(&["u64 out"], body).replacen(".visible", &function, 1)
     };
     let args = [words(&[0; 8])];
-    launch(&text("b"), SHAPE, &args).unwrap_or_else(|fault| panic!("{fault}"));
-    let found = fault_of(&text("a+4"), SHAPE, &args, FaultKind::OutOfBounds);
+    launch(&text("b"), CONFIG, &args).unwrap_or_else(|fault| panic!("{fault}"));
+    let found = fault_of(&text("a+4"), CONFIG, &args, FaultKind::OutOfBounds);
     assert!(found.what.contains("by an address of `one`"), "{found}");
 }

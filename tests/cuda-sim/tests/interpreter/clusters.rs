@@ -1,7 +1,7 @@
 //! Blocks of a cluster access each other's shared memory and meet at a barrier. Violations of each rule are
 //! faults.
 
-use crate::harness::{Shape, blocks, fault_of, kernel, launch, words, words_of};
+use crate::harness::{LaunchConfig, blocks, fault_of, kernel, launch, words, words_of};
 use cuda_sim::exec::{Fault, FaultKind};
 use cuda_sim::ptx;
 
@@ -185,8 +185,8 @@ fn blocks_know_their_clusters() {
     let body = "mov.u32 %r5, %ctaid.y; mov.u32 %r6, %ctaid.x; mad.lo.u32 %r6, %r5, 2, %r6; mad.wide.u32 %rd2, %r6, 4, %rd1;
 mov.u32 %r10, %clusterid.y; mad.lo.u32 %r10, %r10, 10, %r4; mov.u32 %r11, %cluster_ctaid.y; mad.lo.u32 %r10, %r10, 10, %r11; mov.u32 %r11, %nclusterid.y; mad.lo.u32 %r10, %r10, 10, %r11; st.global.u32 [%rd2], %r10;";
     let text = text(2, body).replace(".reqnctapercluster 2", ".reqnctapercluster 2, 3, 1");
-    let shape = Shape { grid: [2, 6, 1], block: [1; 3], dynamic: 0 };
-    let found = words_of(&text, shape, &[words(&[9; 12])]);
+    let config = LaunchConfig { grid: [2, 6, 1], block: [1; 3], dynamic: 0 };
+    let found = words_of(&text, config, &[words(&[9; 12])]);
     assert_eq!(found, [2, 102, 212, 312, 422, 522, 1002, 1102, 1212, 1312, 1422, 1522]);
 }
 

@@ -1,6 +1,6 @@
 //! Every kernel of the compiler's snapshots parses, and one of them computes the right result.
 
-use crate::harness::{Arg, Shape, floats, launch};
+use crate::harness::{Arg, LaunchConfig, floats, launch};
 use cuda_sim::ptx;
 
 /// Returns the PTX texts in the compiler's snapshots.
@@ -46,8 +46,8 @@ fn relu_moves_what_it_must_and_no_more() {
     let [a, b, c] =
         [1, 2, 3].map(|seed| (0..N).map(|i| ((i * 7 + seed * 13) % 101) as f32 - 50.0).collect::<Vec<f32>>());
     let args = [floats(&a), floats(&b), floats(&c), floats(&vec![0.0; N]), Arg::Word(N as u32)];
-    let shape = Shape { grid: [16, 1, 1], block: [256, 1, 1], dynamic: 0 };
-    let (counters, buffers) = launch(GATE, shape, &args).unwrap_or_else(|fault| panic!("{fault}"));
+    let config = LaunchConfig { grid: [16, 1, 1], block: [256, 1, 1], dynamic: 0 };
+    let (counters, buffers) = launch(GATE, config, &args).unwrap_or_else(|fault| panic!("{fault}"));
     for (i, bytes) in buffers[3].as_chunks().0.iter().enumerate() {
         assert_eq!(f32::from_le_bytes(*bytes), (a[i] + b[i]).max(0.0) * c[i], "element {i}");
     }

@@ -1,7 +1,7 @@
 //! Violations of each rule of the sanitizer are faults that name the kernel, the line, the block and the
 //! thread.
 
-use crate::harness::{Arg, Shape, blocks, fault_of, kernel, launch, threads, words};
+use crate::harness::{Arg, LaunchConfig, blocks, fault_of, kernel, launch, threads, words};
 use cuda_sim::exec::{Fault, FaultKind};
 
 const REGISTERS: &str = ".reg .b32 %r<20>; .reg .b64 %rd<10>; .reg .pred %p<10>; .reg .f32 %f<5>;
@@ -299,8 +299,8 @@ fn traps_and_endless_loops() {
 fn the_lowest_block_is_told() {
     let body = "mov.u32 %r5, %ctaid.x; mov.u32 %r6, %ctaid.y; setp.lt.u32 %p1, %r5, 3; setp.eq.u32 %p2, %r6, 0; or.pred %p1, %p1, %p2; @!%p1 trap;";
     for _ in 0..10 {
-        let shape = Shape { grid: [7, 9, 1], block: [32, 2, 1], dynamic: 0 };
-        let found = fault_of(&text(body), shape, &[Arg::Buffer(vec![0; 4])], FaultKind::Trap);
+        let config = LaunchConfig { grid: [7, 9, 1], block: [32, 2, 1], dynamic: 0 };
+        let found = fault_of(&text(body), config, &[Arg::Buffer(vec![0; 4])], FaultKind::Trap);
         assert_eq!((found.block, found.thread), ([3, 1, 0], [0, 0, 0]));
     }
 }

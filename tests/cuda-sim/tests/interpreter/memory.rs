@@ -1,7 +1,7 @@
 //! Memory: widths, spaces, atomics, asynchronous copies, and counters are right.
 
 use crate::harness::{
-    self, Arg, Shape, blocks, check, kernel, launch, one, s, threads, three, to_words, words, words_of,
+    self, Arg, LaunchConfig, blocks, check, kernel, launch, one, s, threads, three, to_words, words, words_of,
 };
 use cuda_sim::exec::Counters;
 
@@ -65,8 +65,8 @@ st.shared.v2.u32 [dynamic+8], {%r6, %r7}; ld.shared.v2.u32 {%r8, %r9}, [dynamic+
 ret;
 }
 ";
-    let shape = Shape { grid: [1; 3], block: [1, 1, 1], dynamic: 32 };
-    let found = words_of(text, shape, &[words(&[0; 8])]);
+    let config = LaunchConfig { grid: [1; 3], block: [1, 1, 1], dynamic: 32 };
+    let found = words_of(text, config, &[words(&[0; 8])]);
     assert_eq!(found, [5, 0xff, 0x0403_0201, 0x4040_0000, 77, 99, 3, 102]);
     let module = cuda_sim::ptx::parse(text).unwrap();
     assert_eq!((module.version, module.target, module.globals.len()), ((8, 0), 80, 3));

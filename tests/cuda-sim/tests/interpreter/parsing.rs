@@ -211,11 +211,11 @@ $L__BB0_3:
 ";
     let module = ptx::parse(text).unwrap();
     assert_eq!(module.kernels[0].limits.required_block, Some([32, 1, 1]));
-    let shape = harness::threads(32);
+    let config = harness::threads(32);
     assert_eq!(
         harness::words_of(
             &text.replace(", debug", "").replace(".section .debug_str { .b8 1, 2 }\n", ""),
-            shape,
+            config,
             &[harness::words(&[1; 32]), harness::Arg::Word(9)]
         ),
         [0; 32]

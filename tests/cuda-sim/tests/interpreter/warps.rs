@@ -235,8 +235,8 @@ mad.lo.u32 %r12, %r12, %r13, %r11;
 mad.wide.u32 %rd2, %r12, 4, %rd1;
 mad.lo.u32 %r14, %r10, 1000, %r12;
 st.global.u32 [%rd2], %r14;");
-    let shape = harness::Shape { grid: [2, 3, 1], block: [4, 2, 2], dynamic: 0 };
-    let found = words_of(&text, shape, &[words(&[0; 96])]);
+    let config = harness::LaunchConfig { grid: [2, 3, 1], block: [4, 2, 2], dynamic: 0 };
+    let found = words_of(&text, config, &[words(&[0; 96])]);
     assert_eq!(found, (0..96).map(|i| 3000 + i).collect::<Vec<_>>());
 }
 

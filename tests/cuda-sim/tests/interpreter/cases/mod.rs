@@ -7,7 +7,7 @@
 
 use half::{bf16, f16};
 
-use crate::harness::{Arg, Shape, blocks, floats, launch_limited, to_words, words};
+use crate::harness::{Arg, LaunchConfig, blocks, floats, launch_limited, to_words, words};
 
 /// The verdict on a result: an error says what is wrong.
 pub(crate) type Verdict = Result<(), String>;
@@ -18,7 +18,7 @@ type Check = Box<dyn Fn(&[Vec<u8>]) -> Verdict>;
 /// A launch with the check of its buffers.
 pub(crate) struct Case {
     pub(crate) text: String,
-    shape: Shape,
+    config: LaunchConfig,
     args: Vec<Arg>,
     check: Check,
 }
@@ -33,7 +33,7 @@ pub(crate) enum Trouble {
 impl Case {
     /// Runs a text with the case's arguments.
     pub(crate) fn run(&self, text: &str) -> Result<(), Trouble> {
-        let outcome = launch_limited(text, self.shape, &self.args, 1 << 22).map_err(Trouble::Fault);
+        let outcome = launch_limited(text, self.config, &self.args, 1 << 22).map_err(Trouble::Fault);
         (self.check)(&outcome?.1).map_err(Trouble::Wrong)
     }
 
@@ -57,7 +57,7 @@ pub(crate) fn saxpy(n: usize) -> Case {
     };
     Case {
         text: include_str!("../data/saxpy.ptx").into(),
-        shape: blocks(3, 96),
+        config: blocks(3, 96),
         args,
         check: Box::new(check),
     }
@@ -78,14 +78,14 @@ pub(crate) fn block_sum(n: usize, grid: usize) -> Case {
         close(&buffers[1], (0..grid).map(of_block), |_| bound)
     };
     let text = include_str!("../data/block_sum.ptx").into();
-    Case { text, shape: blocks(grid as u32, 256), args, check: Box::new(check) }
+    Case { text, config: blocks(grid as u32, 256), args, check: Box::new(check) }
 }
 
 /// Returns the case of a softmax of each row, by `threads` threads.
 pub(crate) fn softmax_row(rows: usize, columns: usize, threads: u32) -> Case {
     let x = inputs(4, rows * columns);
     let args = vec![floats(&x), floats(&vec![f32::NAN; x.len()]), Arg::Word(columns as u32)];
-    let shape = Shape { dynamic: threads / 32 * 4, ..blocks(rows as u32, threads) };
+    let config = LaunchConfig { dynamic: threads / 32 * 4, ..blocks(rows as u32, threads) };
     let softmax = |row: &[f32]| {
         let exp: Vec<f64> = row.iter().map(|&x| f64::from(x).exp()).collect();
         let sum: f64 = exp.iter().sum();
@@ -96,7 +96,7 @@ pub(crate) fn softmax_row(rows: usize, columns: usize, threads: u32) -> Case {
     let check = move |buffers: &[Vec<u8>]| {
         close(&buffers[1], wanted.iter().copied(), |wanted| 40.0 * half_ulp(wanted))
     };
-    Case { text: include_str!("../data/softmax_row.ptx").into(), shape, args, check: Box::new(check) }
+    Case { text: include_str!("../data/softmax_row.ptx").into(), config, args, check: Box::new(check) }
 }
 
 /// Returns the case of a transposed matrix, by tiles in shared memory.
@@ -105,11 +105,11 @@ pub(crate) fn transpose(rows: usize, columns: usize) -> Case {
     let none = words(&vec![u32::MAX; x.len()]);
     let args = vec![words(&x), none, Arg::Word(rows as u32), Arg::Word(columns as u32)];
     let grid = [columns.div_ceil(32) as u32, rows.div_ceil(32) as u32, 1];
-    let shape = Shape { grid, block: [32, 8, 1], dynamic: 0 };
+    let config = LaunchConfig { grid, block: [32, 8, 1], dynamic: 0 };
     let check = move |buffers: &[Vec<u8>]| {
         same(&to_words(&buffers[1]), (0..x.len()).map(|i| x[i % rows * columns + i / rows]))
     };
-    Case { text: include_str!("../data/transpose.ptx").into(), shape, args, check: Box::new(check) }
+    Case { text: include_str!("../data/transpose.ptx").into(), config, args, check: Box::new(check) }
 }
 
 /// Returns the case of `max(a * b + c, 0)` on halves, with a second result in bfloat16.
@@ -126,8 +126,8 @@ pub(crate) fn half_gate(n: usize) -> Case {
         same(&to_halves(&buffers[3]), y.iter().map(|y| y.to_bits()))?;
         same(&to_halves(&buffers[4]), y.iter().map(|y| bf16::from_f64(y.to_f64()).to_bits()))
     };
-    let (text, shape) = (include_str!("../data/half_gate.ptx").into(), blocks(n.div_ceil(128) as u32, 64));
-    Case { text, shape, args, check: Box::new(check) }
+    let (text, config) = (include_str!("../data/half_gate.ptx").into(), blocks(n.div_ceil(128) as u32, 64));
+    Case { text, config, args, check: Box::new(check) }
 }
 
 /// Returns the case of a histogram, and of all odd values in any order.
@@ -149,7 +149,7 @@ pub(crate) fn histogram(n: usize) -> Case {
     };
     Case {
         text: include_str!("../data/histogram.ptx").into(),
-        shape: blocks(3, 160),
+        config: blocks(3, 160),
         args,
         check: Box::new(check),
     }
@@ -181,7 +181,7 @@ pub(crate) fn layer_norm(rows: usize, vectors: usize) -> Case {
         close(&buffers[3], wanted.collect::<Vec<_>>().into_iter(), |wanted| 2e-5 * (1.0 + wanted.abs()))
     };
     let text = include_str!("../data/layer_norm.ptx").into();
-    Case { text, shape: blocks(rows.div_ceil(4) as u32, 128), args, check: Box::new(check) }
+    Case { text, config: blocks(rows.div_ceil(4) as u32, 128), args, check: Box::new(check) }
 }
 
 /// Returns the case of a matrix product of halves, by tiles of 64 × 64.
@@ -201,8 +201,8 @@ pub(crate) fn matmul_tiles(m: usize, n: usize, k: usize) -> Case {
         };
         same(&to_words(&buffers[2]), (0..m * n).map(sum))
     };
-    let shape = Shape { grid, block: [128, 1, 1], dynamic: 0 };
-    Case { text: include_str!("../data/matmul_tiles.ptx").into(), shape, args, check: Box::new(check) }
+    let config = LaunchConfig { grid, block: [128, 1, 1], dynamic: 0 };
+    Case { text: include_str!("../data/matmul_tiles.ptx").into(), config, args, check: Box::new(check) }
 }
 
 /// Returns the case of reductions and scans over groups of threads: tiles of 8, warps, and threads that took
@@ -240,8 +240,8 @@ pub(crate) fn group_reduce(n: usize) -> Case {
         // The elements are whole numbers, with sums far below 2^24, so any order is exact.
         same(&to_words(&buffers[4]), [(x.iter().sum::<i32>() as f32).to_bits()].into_iter())
     };
-    let (text, shape) = (include_str!("../data/group_reduce.ptx").into(), blocks(grid as u32, BLOCK as u32));
-    Case { text, shape, args, check: Box::new(check) }
+    let (text, config) = (include_str!("../data/group_reduce.ptx").into(), blocks(grid as u32, BLOCK as u32));
+    Case { text, config, args, check: Box::new(check) }
 }
 
 /// Returns the case of called functions: the deviation of the numbers before the first below −6 in each
@@ -272,7 +272,7 @@ pub(crate) fn device_functions(n: usize, each: usize) -> Case {
         Ok(())
     };
     let text = include_str!("../data/device_functions.ptx").into();
-    Case { text, shape: blocks(pieces.div_ceil(64) as u32, 64), args, check: Box::new(check) }
+    Case { text, config: blocks(pieces.div_ceil(64) as u32, 64), args, check: Box::new(check) }
 }
 
 /// Returns the case of `relu(a + b) * c` as Fusion emits it, by one block of 128 threads.
@@ -287,7 +287,7 @@ pub(crate) fn gate(n: usize) -> Case {
         same(&to_words(&buffers[3]), (0..n).map(|i| gate(i).to_bits()))
     };
     let text = emitted(include_str!("../../../../kernels/gate.snap"));
-    Case { text, shape: blocks(1, 128), args, check: Box::new(check) }
+    Case { text, config: blocks(1, 128), args, check: Box::new(check) }
 }
 
 /// Returns the case of a transposed `relu(x + b)` with a bias of columns, as Fusion emits it, with vectors of
@@ -302,7 +302,7 @@ pub(crate) fn transposed(rows: usize, columns: usize) -> Case {
         same(&to_words(&buffers[2]), (0..len).map(|i| (sum(i).max(0.0) as f32).to_bits()))
     };
     let text = emitted(include_str!("../../../../kernels/transposed.snap"));
-    Case { text, shape: blocks(2, 64), args, check: Box::new(check) }
+    Case { text, config: blocks(2, 64), args, check: Box::new(check) }
 }
 
 /// Returns the case of the maximum and the sum of each row, as Fusion emits it. One block has 256 threads,
@@ -321,7 +321,7 @@ pub(crate) fn largest_and_sum(rows: usize, columns: usize) -> Case {
         close(&buffers[2], all().map(Iterator::sum), |_| bound)
     };
     let text = emitted(include_str!("../../../../kernels/row_of_a_block.snap"));
-    Case { text, shape: blocks(1, 256), args, check: Box::new(check) }
+    Case { text, config: blocks(1, 256), args, check: Box::new(check) }
 }
 
 /// Returns the first PTX kernel in a snapshot of Fusion's texts.

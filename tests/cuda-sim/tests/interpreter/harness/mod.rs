@@ -37,38 +37,38 @@ pub(crate) fn to_words(bytes: &[u8]) -> Vec<u32> {
 
 /// Numbers of blocks and threads, and bytes of dynamic shared memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct LaunchConfig {
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
     pub(crate) dynamic: u32,
 }
 
-/// Returns the shape of one block of `count` threads.
-pub(crate) fn threads(count: u32) -> Shape {
-    Shape { grid: [1; 3], block: [count, 1, 1], dynamic: 0 }
+/// Returns the configuration of one block of `count` threads.
+pub(crate) fn threads(count: u32) -> LaunchConfig {
+    LaunchConfig { grid: [1; 3], block: [count, 1, 1], dynamic: 0 }
 }
 
-/// Returns the shape of `grid` blocks of `block` threads.
-pub(crate) fn blocks(grid: u32, block: u32) -> Shape {
-    Shape { grid: [grid, 1, 1], block: [block, 1, 1], dynamic: 0 }
+/// Returns the configuration of `grid` blocks of `block` threads.
+pub(crate) fn blocks(grid: u32, block: u32) -> LaunchConfig {
+    LaunchConfig { grid: [grid, 1, 1], block: [block, 1, 1], dynamic: 0 }
 }
 
 /// The outcome of a launch: its counters and all buffers, or a fault.
 pub(crate) type Outcome = Result<(Counters, Vec<Vec<u8>>), Fault>;
 
 /// Runs the first kernel of a text.
-pub(crate) fn launch(text: &str, shape: Shape, args: &[Arg]) -> Outcome {
-    launch_limited(text, shape, args, exec::LIMIT)
+pub(crate) fn launch(text: &str, config: LaunchConfig, args: &[Arg]) -> Outcome {
+    launch_limited(text, config, args, exec::LIMIT)
 }
 
 /// Runs the first kernel of a text with a limit on instructions.
-pub(crate) fn launch_limited(text: &str, shape: Shape, args: &[Arg], limit: u64) -> Outcome {
+pub(crate) fn launch_limited(text: &str, config: LaunchConfig, args: &[Arg], limit: u64) -> Outcome {
     assemble(text);
-    run(text, shape, args, limit)
+    run(text, config, args, limit)
 }
 
 /// Runs the first kernel of a text that the assembler has read before.
-pub(crate) fn run(text: &str, shape: Shape, args: &[Arg], limit: u64) -> Outcome {
+pub(crate) fn run(text: &str, config: LaunchConfig, args: &[Arg], limit: u64) -> Outcome {
     let module = ptx::parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let (kernel, memory) = (&module.kernels[0], Memory::new(1 << 32));
     let place = |bytes: &[u8], align: u64| {
@@ -96,7 +96,7 @@ pub(crate) fn run(text: &str, shape: Shape, args: &[Arg], limit: u64) -> Outcome
         let (start, len) = (param.offset as usize, param.bytes as usize);
         params[start..start + len].copy_from_slice(&bits.to_le_bytes()[..len]);
     }
-    let Shape { grid, block, dynamic } = shape;
+    let LaunchConfig { grid, block, dynamic } = config;
     let (cluster, params) = (None, &params[..]);
     let launch = Launch { grid, block, cluster, dynamic_shared: dynamic, params, globals: &globals };
     let counters = exec::run_limited(kernel, &launch, &memory, limit)?;
@@ -109,14 +109,14 @@ pub(crate) fn run(text: &str, shape: Shape, args: &[Arg], limit: u64) -> Outcome
 }
 
 /// Returns the words of the first buffer after a launch that must succeed.
-pub(crate) fn words_of(text: &str, shape: Shape, args: &[Arg]) -> Vec<u32> {
-    let (_, buffers) = launch(text, shape, args).unwrap_or_else(|fault| panic!("{fault}\n{text}"));
+pub(crate) fn words_of(text: &str, config: LaunchConfig, args: &[Arg]) -> Vec<u32> {
+    let (_, buffers) = launch(text, config, args).unwrap_or_else(|fault| panic!("{fault}\n{text}"));
     to_words(&buffers[0])
 }
 
 /// Returns the fault of a launch that must have one.
-pub(crate) fn fault_of(text: &str, shape: Shape, args: &[Arg], kind: FaultKind) -> Fault {
-    let fault = launch_limited(text, shape, args, 1 << 20).expect_err("a fault");
+pub(crate) fn fault_of(text: &str, config: LaunchConfig, args: &[Arg], kind: FaultKind) -> Fault {
+    let fault = launch_limited(text, config, args, 1 << 20).expect_err("a fault");
     assert_eq!(fault.kind, kind, "{fault}");
     fault
 }

@@ -1,7 +1,7 @@
 //! Misuse of mbarriers, and of stores that they count, is a fault.
 
 use super::*;
-use crate::harness::{Shape, launch, launch_limited};
+use crate::harness::{LaunchConfig, launch, launch_limited};
 
 #[test]
 fn mbarriers_live_from_init_to_inval() {
@@ -180,8 +180,8 @@ fn a_phase_counts_what_it_is_for() {
     let many = "@%p1 mbarrier.init.shared.b64 [bar], 1; bar.sync 0; mov.u32 %r20, dynamic; mad.lo.u32 %r20, %r1, 1040, %r20; mov.u32 %r21, 0;
 again: st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.u32 [%r20], {%r1, %r1, %r1, %r1}, [%r3]; add.u32 %r20, %r20, 16; add.u32 %r21, %r21, 1; setp.lt.u32 %p5, %r21, 65; @%p5 bra again;";
     let many = text(1, many).replace(".visible", ".extern .shared .align 16 .b8 dynamic[];\n.visible");
-    let shape = Shape { dynamic: 1 << 21, ..blocks(1, 1024) };
-    let found = launch_limited(&many, shape, &[words(&[0; 1024])], 1 << 20);
+    let config = LaunchConfig { dynamic: 1 << 21, ..blocks(1, 1024) };
+    let found = launch_limited(&many, config, &[words(&[0; 1024])], 1 << 20);
     let found = found.expect_err("a fault");
     assert!(found.what.contains("counts -1048576 bytes, of at most 1048575"), "{found}");
     // Invalid parities.
