@@ -56,25 +56,25 @@ fuse! {
 }
 
 /// A kernel with its arguments.
-struct Work {
+struct Workload {
     name: String,
     /// Number of bytes that the kernel must read and write.
     bytes: u64,
     call: Box<dyn Call>,
 }
 
-impl Work {
-    /// Makes work with a result of this shape.
+impl Workload {
+    /// Makes a workload with a result of this shape.
     fn new<T: Number>(
         name: impl Into<String>,
         bytes: Option<u64>,
         device: &Device,
         shape: impl Into<Shape>,
         call: impl FnMut(&mut Tensor<T>) -> Result<()> + 'static,
-    ) -> Result<Work> {
+    ) -> Result<Workload> {
         let (name, out) = (name.into(), numbers(device, 7, shape)?);
         let bytes = bytes.unwrap_or_else(|| unreachable!("all extents of `{name}` are bound"));
-        Ok(Work { name, bytes, call: Box::new(Written { out, call }) })
+        Ok(Workload { name, bytes, call: Box::new(Written { out, call }) })
     }
 
     fn run(&mut self, times: u32) -> Result<()> {
@@ -144,39 +144,41 @@ impl Number for f16 {
 }
 
 /// A function that makes a kernel's arguments, with about this many elements.
-type Make = fn(&Device, usize) -> Result<Work>;
+type Make = fn(&Device, usize) -> Result<Workload>;
 /// A function that makes a kernel's arguments, with this number of rows and this row length.
-type MakeRows = fn(&Device, [usize; 2]) -> Result<Work>;
+type MakeRows = fn(&Device, [usize; 2]) -> Result<Workload>;
 /// Either of the two, for a number of elements.
-type MakeAny = Box<dyn Fn(&Device, usize) -> Result<Work>>;
+type MakeAny = Box<dyn Fn(&Device, usize) -> Result<Workload>>;
 
 /// Kernels by name.
 const FLAT: [(&str, Make); 10] = [
     ("copy", |device, n| {
         let x = numbers(device, 1, n)?;
         let bytes = copy::report().bind(&[("N", n)])?.bytes();
-        Work::new("copy by a kernel", bytes, device, n, move |out| copy::into(out, &x))
+        Workload::new("copy by a kernel", bytes, device, n, move |out| copy::into(out, &x))
     }),
     ("gate", |device, n| {
         let [a, b, c] = [numbers(device, 1, n)?, numbers(device, 2, n)?, numbers(device, 3, n)?];
         let bytes = gate::report().bind(&[("N", n)])?.bytes();
-        Work::new("relu(a + b) * c", bytes, device, n, move |out| gate::into(out, &a, &b, &c))
+        Workload::new("relu(a + b) * c", bytes, device, n, move |out| gate::into(out, &a, &b, &c))
     }),
     ("twelve", |device, n| {
         let (x, y) = (numbers(device, 1, n)?, numbers(device, 2, n)?);
         let bytes = twelve::report().bind(&[("N", n)])?.bytes();
-        Work::new("12 operations, fused", bytes, device, n, move |out| twelve::into(out, &x, &y))
+        Workload::new("12 operations, fused", bytes, device, n, move |out| twelve::into(out, &x, &y))
     }),
     ("twelve_unfused", |device, n| {
         let (x, y) = (numbers(device, 1, n)?, numbers(device, 2, n)?);
         let bytes = twelve::report().bind(&[("N", n)])?.unfused_bytes();
-        Work::new("12 operations, unfused", bytes, device, n, move |out| twelve_unfused::into(out, &x, &y))
+        Workload::new("12 operations, unfused", bytes, device, n, move |out| {
+            twelve_unfused::into(out, &x, &y)
+        })
     }),
     ("swiglu", |device, n| {
         let shape = matrix(n);
         let (x, y) = (numbers(device, 1, shape)?, numbers(device, 2, shape)?);
         let bytes = swiglu::report().bind(&[("N", shape[0]), ("D", shape[1])])?.bytes();
-        Work::new("silu(x) * y", bytes, device, shape, move |out| swiglu::into(out, &x, &y))
+        Workload::new("silu(x) * y", bytes, device, shape, move |out| swiglu::into(out, &x, &y))
     }),
     ("tonemap", |device, n| {
         let [height, width] = matrix(n / 3);
@@ -185,7 +187,7 @@ const FLAT: [(&str, Make); 10] = [
         let gain = Tensor::from_slice(device, &[1.1, 1.0, 0.9], 3)?;
         let luma = Tensor::from_slice(device, &[0.2126, 0.7152, 0.0722], 3)?;
         let bytes = tonemap::report().bind(&[("H", height), ("W", width)])?.bytes();
-        Work::new("tone map of RGB", bytes, device, shape, move |out| {
+        Workload::new("tone map of RGB", bytes, device, shape, move |out| {
             tonemap::into(out, &photo, &gain, &luma, 1.2)
         })
     }),
@@ -193,24 +195,24 @@ const FLAT: [(&str, Make); 10] = [
         let [rows, columns] = matrix(n);
         let x = numbers(device, 1, [rows, columns])?;
         let bytes = transposed::report().bind(&[("N", rows), ("D", columns)])?.bytes();
-        Work::new("transpose", bytes, device, [columns, rows], move |out| transposed::into(out, &x))
+        Workload::new("transpose", bytes, device, [columns, rows], move |out| transposed::into(out, &x))
     }),
     ("biased", |device, n| {
         let shape = matrix(n);
         let (x, bias) = (numbers(device, 1, shape)?, numbers(device, 2, shape[1])?);
         let bytes = biased::report().bind(&[("N", shape[0]), ("D", shape[1])])?.bytes();
-        Work::new("bias of columns", bytes, device, shape, move |out| biased::into(out, &x, &bias))
+        Workload::new("bias of columns", bytes, device, shape, move |out| biased::into(out, &x, &bias))
     }),
     ("sgd", |device, n| {
         let g = numbers(device, 1, n)?;
         let bytes = sgd::report().bind(&[("N", n)])?.bytes();
-        Work::new("SGD in place", bytes, device, n, move |p| sgd(p, &g, 1e-3))
+        Workload::new("SGD in place", bytes, device, n, move |p| sgd(p, &g, 1e-3))
     }),
     ("column_sums", |device, n| {
         let shape = matrix(n);
         let x = numbers(device, 1, shape)?;
         let bytes = column_sums::report().bind(&[("N", shape[0]), ("D", shape[1])])?.bytes();
-        Work::new("sums of columns", bytes, device, shape[1], move |out| column_sums::into(out, &x))
+        Workload::new("sums of columns", bytes, device, shape[1], move |out| column_sums::into(out, &x))
     }),
 ];
 
@@ -237,7 +239,7 @@ const HALVES: [usize; 21] = [
 const FEWER: [usize; 11] = [128, 512, 768, 1024, 1536, 2048, 4096, 8192, 16_384, 32_768, 65_536];
 
 /// Returns all kernels, the copy first.
-fn works() -> Vec<(String, MakeAny)> {
+fn workloads() -> Vec<(String, MakeAny)> {
     let flat = FLAT.into_iter().map(|(name, make)| (name.to_string(), Box::new(make) as MakeAny));
     let of_rows = |make: MakeRows, len: usize| -> MakeAny {
         Box::new(move |device, n| make(device, [(n / len).max(1), len]))
@@ -248,76 +250,78 @@ fn works() -> Vec<(String, MakeAny)> {
     flat.chain(rows).collect()
 }
 
-fn softmax_rows(device: &Device, [rows, len]: [usize; 2]) -> Result<Work> {
+fn softmax_rows(device: &Device, [rows, len]: [usize; 2]) -> Result<Workload> {
     let x = numbers(device, 1, [rows, len])?;
     let bytes = softmax_of::report().on(device)?.bind(&[("N", rows), ("D", len)])?.bytes();
-    Work::new(format!("softmax of {len}"), bytes, device, [rows, len], move |out| softmax_of::into(out, &x))
+    Workload::new(format!("softmax of {len}"), bytes, device, [rows, len], move |out| {
+        softmax_of::into(out, &x)
+    })
 }
 
-fn layer_norm_rows(device: &Device, [rows, len]: [usize; 2]) -> Result<Work> {
+fn layer_norm_rows(device: &Device, [rows, len]: [usize; 2]) -> Result<Workload> {
     let [x, g, b] = [numbers(device, 1, [rows, len])?, numbers(device, 2, len)?, numbers(device, 3, len)?];
     let bytes = layer_norm_of::report().on(device)?.bind(&[("N", rows), ("D", len)])?.bytes();
-    Work::new(format!("layer norm of {len}"), bytes, device, [rows, len], move |out| {
+    Workload::new(format!("layer norm of {len}"), bytes, device, [rows, len], move |out| {
         layer_norm_of::into(out, &x, &g, &b)
     })
 }
 
-fn rms_norm_rows(device: &Device, [rows, len]: [usize; 2]) -> Result<Work> {
+fn rms_norm_rows(device: &Device, [rows, len]: [usize; 2]) -> Result<Workload> {
     let (x, g) = (numbers(device, 1, [rows, len])?, numbers(device, 2, len)?);
     let bytes = rms_norm_of::report().on(device)?.bind(&[("N", rows), ("D", len)])?.bytes();
-    Work::new(format!("RMS norm of {len}"), bytes, device, [rows, len], move |out| {
+    Workload::new(format!("RMS norm of {len}"), bytes, device, [rows, len], move |out| {
         rms_norm_of::into(out, &x, &g)
     })
 }
 
-fn masked_softmax_rows(device: &Device, [rows, len]: [usize; 2]) -> Result<Work> {
+fn masked_softmax_rows(device: &Device, [rows, len]: [usize; 2]) -> Result<Workload> {
     let [x, mask] = [numbers(device, 1, [rows, len])?, numbers(device, 2, [rows, len])?];
     let bytes = masked_softmax_of::report().on(device)?.bind(&[("N", rows), ("D", len)])?.bytes();
-    Work::new(format!("masked softmax of {len}"), bytes, device, [rows, len], move |out| {
+    Workload::new(format!("masked softmax of {len}"), bytes, device, [rows, len], move |out| {
         masked_softmax_of::into(out, &x, &mask)
     })
 }
 
-fn residual_norm_rows(device: &Device, [rows, len]: [usize; 2]) -> Result<Work> {
+fn residual_norm_rows(device: &Device, [rows, len]: [usize; 2]) -> Result<Workload> {
     let [x, r] = [numbers(device, 1, [rows, len])?, numbers(device, 2, [rows, len])?];
     let [g, b] = [numbers(device, 3, len)?, numbers(device, 4, len)?];
     let mut sum = numbers(device, 5, [rows, len])?;
     let bytes = residual_norm_of::report().on(device)?.bind(&[("N", rows), ("D", len)])?.bytes();
-    Work::new(format!("residual norm of {len}"), bytes, device, [rows, len], move |out| {
+    Workload::new(format!("residual norm of {len}"), bytes, device, [rows, len], move |out| {
         residual_norm_of::into(&mut sum, out, &x, &r, &g, &b)
     })
 }
 
-fn half_softmax_rows(device: &Device, [rows, len]: [usize; 2]) -> Result<Work> {
+fn half_softmax_rows(device: &Device, [rows, len]: [usize; 2]) -> Result<Workload> {
     let x = numbers::<f16>(device, 1, [rows, len])?;
     let bytes = half_softmax_of::report().on(device)?.bind(&[("N", rows), ("D", len)])?.bytes();
-    Work::new(format!("f16 softmax of {len}"), bytes, device, [rows, len], move |out| {
+    Workload::new(format!("f16 softmax of {len}"), bytes, device, [rows, len], move |out| {
         half_softmax_of::into(out, &x)
     })
 }
 
-fn half_layer_norm_rows(device: &Device, [rows, len]: [usize; 2]) -> Result<Work> {
+fn half_layer_norm_rows(device: &Device, [rows, len]: [usize; 2]) -> Result<Workload> {
     let x = numbers::<f16>(device, 1, [rows, len])?;
     let [g, b] = [numbers::<f16>(device, 2, len)?, numbers(device, 3, len)?];
     let bytes = half_layer_norm_of::report().on(device)?.bind(&[("N", rows), ("D", len)])?.bytes();
-    Work::new(format!("f16 layer norm of {len}"), bytes, device, [rows, len], move |out| {
+    Workload::new(format!("f16 layer norm of {len}"), bytes, device, [rows, len], move |out| {
         half_layer_norm_of::into(out, &x, &g, &b)
     })
 }
 
-fn losses_of_rows(device: &Device, [rows, len]: [usize; 2]) -> Result<Work> {
+fn losses_of_rows(device: &Device, [rows, len]: [usize; 2]) -> Result<Workload> {
     let x = numbers(device, 1, [rows, len])?;
     let class = Tensor::from_vec(device, (0..rows).map(|i| (i * 7919 % len) as i32).collect(), rows)?;
     let bytes = losses_of::report().on(device)?.bind(&[("N", rows), ("D", len)])?.bytes();
-    Work::new(format!("cross-entropy of {len}"), bytes, device, rows, move |out| {
+    Workload::new(format!("cross-entropy of {len}"), bytes, device, rows, move |out| {
         losses_of::into(out, &x, &class)
     })
 }
 
-fn sum_of_rows(device: &Device, [rows, len]: [usize; 2]) -> Result<Work> {
+fn sum_of_rows(device: &Device, [rows, len]: [usize; 2]) -> Result<Workload> {
     let x = numbers(device, 1, [rows, len])?;
     let bytes = row_sums::report().on(device)?.bind(&[("N", rows), ("D", len)])?.bytes();
-    Work::new(format!("sums of {len}"), bytes, device, rows, move |out| row_sums::into(out, &x))
+    Workload::new(format!("sums of {len}"), bytes, device, rows, move |out| row_sums::into(out, &x))
 }
 
 /// Returns the extents of a matrix that is nearly square and has about this many elements.
@@ -454,14 +458,14 @@ fn main() -> Result<()> {
         // No kernel is compiled yet.
         calls(&device)?;
     }
-    let works = works();
-    works.iter().try_for_each(|(_, make)| agree(make, &device))?;
+    let workloads = workloads();
+    workloads.iter().try_for_each(|(_, make)| agree(make, &device))?;
     println!("{HEADER}");
     for elements in sizes.into_iter().map(|bits| 1 << bits) {
         let driver = DriverCopy::new(&device, elements)?;
         let (_, copy) = FLAT[0];
         let mut copies = (driver, copy(&device, elements)?);
-        for (name, make) in works.iter().filter(|(name, _)| is_wanted(name)) {
+        for (name, make) in workloads.iter().filter(|(name, _)| is_wanted(name)) {
             match measure(&mut copies, make(&device, elements), (turns, calls_max)) {
                 Ok(rows) => rows.iter().skip(usize::from(name != "copy")).for_each(|row| println!("{row}")),
                 Err(error @ Error::OutOfMemory { .. }) => println!("{elements:>10}  {name}: {error}"),
@@ -475,11 +479,11 @@ fn main() -> Result<()> {
 /// Checks that the GPU and the CPU compute the same.
 fn agree(make: &MakeAny, device: &Device) -> Result<()> {
     let [gpu, cpu] = [device, &Device::cpu()].map(|device| {
-        let mut work = make(device, 3000)?;
-        work.run(1)?;
-        Ok((work.call.result()?, work))
+        let mut workload = make(device, 3000)?;
+        workload.run(1)?;
+        Ok((workload.call.result()?, workload))
     });
-    let ((gpu, _), (cpu, Work { name, call, .. })) = (gpu?, cpu?);
+    let ((gpu, _), (cpu, Workload { name, call, .. })) = (gpu?, cpu?);
     for (i, (gpu, cpu)) in gpu.into_iter().zip(cpu).enumerate() {
         let apart = call.tolerance() * cpu.abs().max(1.0);
         assert!((gpu - cpu).abs() <= apart, "{name}, element {i}: {gpu}, not {cpu}");
@@ -553,18 +557,18 @@ fn timed(
 /// Measures a kernel in alternation with both copies, in at most `calls_max` calls each. Returns the rows of
 /// the table.
 fn measure(
-    (driver, kernel): &mut (DriverCopy, Work),
-    work: Result<Work>,
+    (driver, kernel): &mut (DriverCopy, Workload),
+    workload: Result<Workload>,
     (turns, calls_max): (usize, u32),
 ) -> Result<[Row; 2]> {
-    let (mut work, device, elements) = (work?, &driver.device, driver.elements);
+    let (mut workload, device, elements) = (workload?, &driver.device, driver.elements);
     // Seconds per byte of the driver's copy, of the kernel's copy, and of the work.
     let mut turn = || -> Result<[f64; 3]> {
         let of = |bytes: u64, time: Duration| time.as_secs_f64() / bytes as f64;
         Ok([
             of(driver.bytes(), timed(device, (driver.bytes(), calls_max), |times| driver.run(times))?),
             of(kernel.bytes, timed(device, (kernel.bytes, calls_max), |times| kernel.run(times))?),
-            of(work.bytes, timed(device, (work.bytes, calls_max), |times| work.run(times))?),
+            of(workload.bytes, timed(device, (workload.bytes, calls_max), |times| workload.run(times))?),
         ])
     };
     // The first round loads modules and fills the pool.
@@ -578,7 +582,7 @@ fn measure(
         of_driver: median(turns.iter().map(|turn| turn[0] / turn[which])),
         of_kernel: median(turns.iter().map(|turn| turn[1] / turn[which])),
     };
-    Ok([row("copy by the driver".into(), driver.bytes(), 0), row(work.name.clone(), work.bytes, 2)])
+    Ok([row("copy by the driver".into(), driver.bytes(), 0), row(workload.name.clone(), workload.bytes, 2)])
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {

@@ -45,7 +45,7 @@ thread_local! {
 }
 
 /// Arguments of a launch, before items are assigned to threads.
-pub(super) struct Work<'a> {
+pub(super) struct PreparedLaunch<'a> {
     program: Program<'a>,
     pub(super) buffers: SmallVec<[CpuBuffer; 8]>,
     uniforms: SmallVec<[CpuUniform; PARAMS]>,
@@ -67,7 +67,7 @@ enum Program<'a> {
 }
 
 // SAFETY: the pointers are valid for `'a`, the lifetime of the call. Threads write disjoint windows.
-unsafe impl Sync for Work<'_> {}
+unsafe impl Sync for PreparedLaunch<'_> {}
 
 /// The items of a launch, resolved for its extents.
 #[derive(Clone, Copy, Debug)]
@@ -97,16 +97,16 @@ pub(super) fn launch(isa: Isa, device: &str, launch: &Launch, call: &Call<'_>) -
         CpuCode::Interpreted(kernel) => Some(Program::Kernel(kernel)),
     };
     let Some(program) = program else { return Err(malformed(launch)) };
-    let Some(work) = Work::new(program, launch, call) else { return Err(malformed(launch)) };
-    if work.items.count > 0 {
-        work.run_all();
+    let Some(prepared) = PreparedLaunch::new(program, launch, call) else { return Err(malformed(launch)) };
+    if prepared.items.count > 0 {
+        prepared.run_all();
     }
     Ok(())
 }
 
-impl<'a> Work<'a> {
+impl<'a> PreparedLaunch<'a> {
     /// Resolves a launch. Returns `None` if the launch is not one for the CPU, or an extent has no value.
-    fn new(program: Program<'a>, launch: &Launch, call: &'a Call<'a>) -> Option<Work<'a>> {
+    fn new(program: Program<'a>, launch: &Launch, call: &'a Call<'a>) -> Option<PreparedLaunch<'a>> {
         let items = Items::new(&launch.space, call.symbols)?;
         let mut buffers = SmallVec::new();
         for (arg, region) in launch.buffers.iter().zip(call.buffers) {
@@ -143,7 +143,15 @@ impl<'a> Work<'a> {
         }
         let row = usize::try_from(launch.row_memory.eval(call.symbols)?).ok()? / size_of::<f32>();
         let prefetcher = Prefetcher::of(stream::bytes(&buffers));
-        Some(Work { program, buffers, uniforms, items, row, prefetcher, call: std::marker::PhantomData })
+        Some(PreparedLaunch {
+            program,
+            buffers,
+            uniforms,
+            items,
+            row,
+            prefetcher,
+            call: std::marker::PhantomData,
+        })
     }
 
     fn run_all(&self) {
@@ -223,10 +231,10 @@ impl<'a> Work<'a> {
             buffer.ptr = buffer.ptr.wrapping_add(buffer.first * buffer.dtype.size());
             buffer.streams = streams && buffer.access == Access::Write;
         }
-        // SAFETY: `Work::new` took the buffers from `at`, which checked their bytes. Each buffer belongs to a
-        // tensor, whose memory is initialised and aligned to 16 bytes. Windows and the elements of `own` are
-        // within their buffers (`to <= elements`), and disjoint from the windows of other items. The executor
-        // lets no other argument overlap a written one.
+        // SAFETY: `PreparedLaunch::new` took the buffers from `at`, which checked their bytes. Each buffer
+        // belongs to a tensor, whose memory is initialised and aligned to 16 bytes. Windows and the elements of
+        // `own` are within their buffers (`to <= elements`), and disjoint from the windows of other items. The
+        // executor lets no other argument overlap a written one.
         let mut args = unsafe { CpuArgs::new((first, end), &mut buffers, &self.uniforms, rows) }
             .prefetching(self.prefetcher);
         match self.program {
@@ -247,14 +255,14 @@ fn deal((first, end): (usize, usize), threads: usize, each: usize, run: impl Fn(
     let chunks = (threads * each).min(left);
     let bound = |chunk: usize| first + left * chunk / chunks;
     let next = AtomicUsize::new(0);
-    let work = || {
+    let task = || {
         let taken = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
         taken.take_while(|&chunk| chunk < chunks).for_each(|chunk| run(bound(chunk), bound(chunk + 1)));
     };
     match threads.min(chunks) {
         0 => {}
         1 => run(first, end),
-        threads => with_help(threads - 1, &work),
+        threads => with_help(threads - 1, &task),
     }
 }
 

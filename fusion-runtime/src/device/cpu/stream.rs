@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use fusion_compiler::ir::graph::Access;
 
-use super::launch::Work;
+use super::launch::PreparedLaunch;
 use crate::cpu_args::CpuBuffer;
 
 /// Returns the bytes of all buffers above which kernels stream.
@@ -61,21 +61,21 @@ pub(super) fn bytes(buffers: &[CpuBuffer]) -> usize {
     buffers.iter().map(|buffer| buffer.len * buffer.dtype.size()).sum()
 }
 
-/// Returns true if streaming may pay for this work.
-pub(super) fn may_pay(work: &Work<'_>) -> bool {
-    let bytes = bytes(&work.buffers);
-    let writes = work.buffers.iter().any(|buffer| buffer.access == Access::Write);
+/// Returns true if streaming may pay for this launch.
+pub(super) fn may_pay(launch: &PreparedLaunch<'_>) -> bool {
+    let bytes = bytes(&launch.buffers);
+    let writes = launch.buffers.iter().any(|buffer| buffer.access == Access::Write);
     cfg!(target_arch = "x86_64") && writes && asked().map_or(bytes > last_cache(), |least| bytes >= least)
 }
 
 /// Runs the items `first..end`. The first of them use plain stores, to measure if streaming pays.
-pub(super) fn run(work: &Work<'_>, first: usize, end: usize) {
-    let timed = if asked().is_some() { first } else { (first + work.items.of(PROBE)).min(end) };
+pub(super) fn run(launch: &PreparedLaunch<'_>, first: usize, end: usize) {
+    let timed = if asked().is_some() { first } else { (first + launch.items.of(PROBE)).min(end) };
     let start = Instant::now();
-    work.run(first, timed, false);
+    launch.run(first, timed, false);
     let nanoseconds = start.elapsed().as_nanos() as f64;
-    let streams = timed == first || work.bytes(first, timed) as f64 / nanoseconds >= STREAM_RATE_MIN;
-    work.run(timed, end, streams);
+    let streams = timed == first || launch.bytes(first, timed) as f64 / nanoseconds >= STREAM_RATE_MIN;
+    launch.run(timed, end, streams);
     if streams {
         fence();
     }

@@ -15,7 +15,8 @@ use std::{hint, mem};
 
 use super::wake_policy::POOL;
 
-type Work<'w> = dyn Fn() + Sync + 'w;
+/// The work of a call that threads share.
+type Task<'t> = dyn Fn() + Sync + 't;
 
 /// Time that the caller spins for its helpers before it sleeps. Sleeping takes about as long.
 const SPIN: Duration = Duration::from_micros(20);
@@ -28,13 +29,13 @@ const WAITING_MAX: usize = 8;
 
 /// State that the threads at work on one call share.
 struct Shared {
-    /// Address of the work. The work may be gone when a late job runs.
-    work: *const Work<'static>,
+    /// Address of the task. The task may be gone when a late job runs.
+    task: *const Task<'static>,
     state: Mutex<State>,
     left: Condvar,
 }
 
-// SAFETY: any thread may run the work, and only threads that have joined read it.
+// SAFETY: any thread may run the task, and only threads that have joined read it.
 unsafe impl Send for Shared {}
 // SAFETY: the reason for `Send` applies.
 unsafe impl Sync for Shared {}
@@ -47,11 +48,11 @@ struct State {
     panic: Option<Box<dyn Any + Send>>,
 }
 
-/// Runs `work` on this thread, and on up to `helpers` threads of the pool that join before it is done.
-pub(super) fn with_help(helpers: usize, work: &Work<'_>) {
+/// Runs `task` on this thread, and on up to `helpers` threads of the pool that join before it is done.
+pub(super) fn with_help(helpers: usize, task: &Task<'_>) {
     // SAFETY: the address is the same. Each reader of the address states why it may read it.
-    let work_at = unsafe { mem::transmute::<*const Work<'_>, *const Work<'static>>(work) };
-    let shared = Arc::new(Shared { work: work_at, state: Mutex::default(), left: Condvar::new() });
+    let task_at = unsafe { mem::transmute::<*const Task<'_>, *const Task<'static>>(task) };
+    let shared = Arc::new(Shared { task: task_at, state: Mutex::default(), left: Condvar::new() });
     let leave = Leave(&shared);
     for _ in 0..helpers {
         if WAITING.load(Relaxed) >= WAITING_MAX * rayon::current_num_threads() {
@@ -65,14 +66,14 @@ pub(super) fn with_help(helpers: usize, work: &Work<'_>) {
             POOL.saw(Instant::now());
         });
     }
-    work();
+    task();
     drop(leave);
     if let Some(panic) = shared.state().panic.take() {
         resume_unwind(panic);
     }
 }
 
-/// Closes the work to later threads, and waits for the threads that have joined.
+/// Closes the task to later threads, and waits for the threads that have joined.
 struct Leave<'s>(&'s Shared);
 
 impl Drop for Leave<'_> {
@@ -103,8 +104,8 @@ impl Shared {
         }
         // SAFETY: `Leave` is dropped before `with_help` returns, even by a panic, and waits for all threads
         // that have joined.
-        let work = unsafe { &*self.work };
-        let ended = catch_unwind(AssertUnwindSafe(work));
+        let task = unsafe { &*self.task };
+        let ended = catch_unwind(AssertUnwindSafe(task));
         let mut state = self.state();
         state.helping -= 1;
         state.panic = state.panic.take().or(ended.err());

@@ -3,7 +3,7 @@
 use super::code::Code;
 use super::context::Context;
 use super::entry::{Answer, Host, Out, exports};
-use super::queue::Work;
+use super::queue::Command;
 use super::state::Kind;
 use super::stream;
 
@@ -80,7 +80,7 @@ exports! {
         }
         stream::key(context, stream)?;
         context.driver.claim(address, &DEVICE)?;
-        stream::put(context, stream, Work::Free(address)).map(|_| ())
+        stream::put(context, stream, Command::Free(address)).map(|_| ())
     };
 
     /// Frees pinned host memory.

@@ -6,7 +6,7 @@
 use super::code::Code;
 use super::context::Context;
 use super::entry::{Answer, Host, exports};
-use super::queue::Work;
+use super::queue::Command;
 use super::report;
 use super::state::Driver;
 use super::stream::{put, put_and_wait};
@@ -71,35 +71,35 @@ fn check_host(host: Host, bytes: usize) -> Answer {
 
 /// Returns the work of a copy to the device. Pageable host memory is read at once, because the caller may
 /// reuse it.
-fn to_device(context: &Context, call: &str, to: u64, from: Host, bytes: usize) -> Answer<Option<Work>> {
+fn to_device(context: &Context, call: &str, to: u64, from: Host, bytes: usize) -> Answer<Option<Command>> {
     check_host(from, bytes)?;
     context.driver.check_range(call, to, bytes as u64)?;
     if bytes == 0 {
         return Ok(None);
     }
     if is_pinned(context.driver, from, bytes as u64) {
-        return Ok(Some(Work::In { from, to, bytes: bytes as u64 }));
+        return Ok(Some(Command::In { from, to, bytes: bytes as u64 }));
     }
     // SAFETY: the call's contract is that the host's memory has as many bytes.
     let bytes = unsafe { std::slice::from_raw_parts(from.0, bytes) };
-    Ok(Some(Work::Write { to, bytes: bytes.into() }))
+    Ok(Some(Command::Write { to, bytes: bytes.into() }))
 }
 
-fn from_device(context: &Context, call: &str, to: Host, from: u64, bytes: usize) -> Answer<Option<Work>> {
+fn from_device(context: &Context, call: &str, to: Host, from: u64, bytes: usize) -> Answer<Option<Command>> {
     check_host(to, bytes)?;
     context.driver.check_range(call, from, bytes as u64)?;
-    Ok((bytes > 0).then_some(Work::Out { from, to, bytes: bytes as u64 }))
+    Ok((bytes > 0).then_some(Command::Out { from, to, bytes: bytes as u64 }))
 }
 
-fn on_device(context: &Context, call: &str, to: u64, from: u64, bytes: usize) -> Answer<Option<Work>> {
+fn on_device(context: &Context, call: &str, to: u64, from: u64, bytes: usize) -> Answer<Option<Command>> {
     context.driver.check_range(call, from, bytes as u64)?;
     context.driver.check_range(call, to, bytes as u64)?;
-    Ok((bytes > 0).then_some(Work::Copy { from, to, bytes: bytes as u64 }))
+    Ok((bytes > 0).then_some(Command::Copy { from, to, bytes: bytes as u64 }))
 }
 
 /// Returns the work of a copy whose direction follows from the addresses. An address outside device memory is
 /// the host's.
-fn by_address(context: &Context, call: &str, to: u64, from: u64, bytes: usize) -> Answer<Option<Work>> {
+fn by_address(context: &Context, call: &str, to: u64, from: u64, bytes: usize) -> Answer<Option<Command>> {
     let is_device = |address| context.driver.find(address, 1).is_ok();
     match (is_device(to), is_device(from)) {
         (true, true) => on_device(context, call, to, from, bytes),
@@ -118,31 +118,31 @@ fn fill_work(
     to: u64,
     (pattern, width): (u32, u8),
     count: usize,
-) -> Answer<Option<Work>> {
+) -> Answer<Option<Command>> {
     let count = count as u64;
     let bytes = count.checked_mul(u64::from(width)).ok_or(Code::INVALID_VALUE)?;
     if !to.is_multiple_of(u64::from(width)) {
         return Err(Code::INVALID_VALUE);
     }
     context.driver.check_range(call, to, bytes)?;
-    Ok((count > 0).then_some(Work::Fill { to, pattern, width, count }))
+    Ok((count > 0).then_some(Command::Fill { to, pattern, width, count }))
 }
 
 /// Runs work in the null stream, and waits for it.
-fn now(context: &Context, work: Option<Work>) -> Answer {
-    work.map_or(Ok(()), |work| put_and_wait(context, 0, work))
+fn now(context: &Context, command: Option<Command>) -> Answer {
+    command.map_or(Ok(()), |command| put_and_wait(context, 0, command))
 }
 
 /// Puts work into a stream.
-fn soon(context: &Context, stream: u64, work: Option<Work>) -> Answer {
+fn soon(context: &Context, stream: u64, command: Option<Command>) -> Answer {
     super::stream::key(context, stream)?;
-    match work {
+    match command {
         None => Ok(()),
         // The driver returns from a copy to pageable memory when the copy is done.
-        Some(Work::Out { from, to, bytes }) if !is_pinned(context.driver, to, bytes) => {
-            put_and_wait(context, stream, Work::Out { from, to, bytes })
+        Some(Command::Out { from, to, bytes }) if !is_pinned(context.driver, to, bytes) => {
+            put_and_wait(context, stream, Command::Out { from, to, bytes })
         }
-        Some(work) => put(context, stream, work).map(|_| ()),
+        Some(command) => put(context, stream, command).map(|_| ()),
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::code::Code;
 use super::context::Context;
 use super::entry::{Answer, Out, exports};
-use super::queue::{Place, Work};
+use super::queue::{Command, Place};
 use super::state::Object;
 use super::stream;
 
@@ -92,7 +92,7 @@ exports! {
         if event.context != context.handle {
             return Err(Code::INVALID_HANDLE);
         }
-        let place = stream::put(context, stream, Work::Record(Arc::clone(&event)))?;
+        let place = stream::put(context, stream, Command::Record(Arc::clone(&event)))?;
         event.state.lock().unwrap_or_else(PoisonError::into_inner).place = Some(place);
         Ok(())
     };

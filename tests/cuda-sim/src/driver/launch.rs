@@ -8,7 +8,7 @@ use super::context::Context;
 use super::entry::{Answer, exports};
 use super::facts::Facts;
 use super::module::Function;
-use super::queue::Work;
+use super::queue::Command;
 use super::report;
 use super::state::Driver;
 use super::stream;
@@ -248,7 +248,7 @@ fn launch(
     let params = params(&function)?;
     let LaunchConfig { grid, block, cluster, dynamic_shared } = config;
     let grid = Grid { device: context.number, function, grid, block, cluster, dynamic_shared, params };
-    stream::put(context, stream, Work::Launch(Box::new(grid))).map(|_| ())
+    stream::put(context, stream, Command::Launch(Box::new(grid))).map(|_| ())
 }
 
 /// `CUlaunchConfig`: the configuration of a launch by [`cuLaunchKernelEx`].

@@ -22,9 +22,9 @@ use super::state::Driver;
 /// Maximum number of pending pieces of work in a stream. A further one makes the oldest run.
 const HELD: usize = 256;
 
-/// Piece of work for the device.
+/// Command for the device.
 #[derive(Debug)]
-pub(super) enum Work {
+pub(super) enum Command {
     /// Launch of a kernel.
     Launch(Box<Grid>),
     /// Write of host bytes that were copied at the call, since the caller may reuse their memory at once.
@@ -76,16 +76,16 @@ impl Key {
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     given: u64,
-    streams: BTreeMap<Key, VecDeque<(u64, Work)>>,
+    streams: BTreeMap<Key, VecDeque<(u64, Command)>>,
 }
 
 impl Queues {
     /// Appends work to a stream.
-    pub(super) fn push(&mut self, context: &Context, key: Key, work: Work) -> Place {
+    pub(super) fn push(&mut self, context: &Context, key: Key, command: Command) -> Place {
         self.given += 1;
         let number = self.given;
         let queue = self.streams.entry(key).or_default();
-        queue.push_back((number, work));
+        queue.push_back((number, command));
         if queue.len() > HELD {
             let oldest = queue.front().map_or(0, |(number, _)| *number);
             self.finish(context.driver, Place { stream: key, number: oldest });
@@ -107,12 +107,12 @@ impl Queues {
         while let Some(number) = self.front(until.stream).filter(|&number| number <= until.number) {
             self.finish_before(driver, Place { stream: until.stream, number });
             // The work that ran before may have failed and removed all pending work of the device.
-            let work = self.streams.get_mut(&until.stream).and_then(VecDeque::pop_front);
-            match work {
+            let command = self.streams.get_mut(&until.stream).and_then(VecDeque::pop_front);
+            match command {
                 None => return,
-                Some((_, Work::Wait(place))) => self.finish(driver, place),
-                Some((_, work)) => {
-                    if let Err(code) = work.run(driver, until.stream) {
+                Some((_, Command::Wait(place))) => self.finish(driver, place),
+                Some((_, command)) => {
+                    if let Err(code) = command.run(driver, until.stream) {
                         self.fail(driver, until.stream.context, code);
                     }
                 }
@@ -186,28 +186,30 @@ impl Queues {
     }
 }
 
-impl Work {
+impl Command {
     fn run(self, driver: &'static Driver, stream: Key) -> Answer {
         match self {
-            Work::Launch(grid) => grid.run(driver),
-            Work::Write { to, bytes } => late(copy::write(driver, to, &bytes)),
-            Work::In { from, to, bytes } => late(copy::read_host(driver, from, to, bytes)),
-            Work::Out { from, to, bytes } => late(copy::write_host(driver, from, to, bytes)),
-            Work::Copy { from, to, bytes } => late(copy::within(driver, from, to, bytes)),
-            Work::Fill { to, pattern, width, count } => late(copy::fill(driver, to, pattern, width, count)),
-            Work::Free(address) => {
+            Command::Launch(grid) => grid.run(driver),
+            Command::Write { to, bytes } => late(copy::write(driver, to, &bytes)),
+            Command::In { from, to, bytes } => late(copy::read_host(driver, from, to, bytes)),
+            Command::Out { from, to, bytes } => late(copy::write_host(driver, from, to, bytes)),
+            Command::Copy { from, to, bytes } => late(copy::within(driver, from, to, bytes)),
+            Command::Fill { to, pattern, width, count } => {
+                late(copy::fill(driver, to, pattern, width, count))
+            }
+            Command::Free(address) => {
                 driver.end(address);
                 Ok(())
             }
-            Work::Call(function, data) => {
+            Command::Call(function, data) => {
                 super::stream::call_host(|| function(data.0.cast()));
                 Ok(())
             }
-            Work::Record(event) => {
+            Command::Record(event) => {
                 event.happen();
                 Ok(())
             }
-            Work::Wait(place) => unreachable!("{stream:?} waits for {place:?} before it runs work"),
+            Command::Wait(place) => unreachable!("{stream:?} waits for {place:?} before it runs work"),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::code::Code;
 use super::context::Context;
 use super::entry::{Answer, Host, Out, exports};
-use super::queue::{Key, Place, Work};
+use super::queue::{Command, Key, Place};
 use super::state::Object;
 
 /// Greatest priority of a stream. Smaller numbers are greater priorities.
@@ -52,14 +52,14 @@ fn thread_number() -> u64 {
 }
 
 /// Puts work into a stream.
-pub(super) fn put(context: &Context, stream: u64, work: Work) -> Answer<Place> {
+pub(super) fn put(context: &Context, stream: u64, command: Command) -> Answer<Place> {
     let key = key(context, stream)?;
-    Ok(context.driver.queues().push(context, key, work))
+    Ok(context.driver.queues().push(context, key, command))
 }
 
 /// Puts work into a stream and waits for it.
-pub(super) fn put_and_wait(context: &Context, stream: u64, work: Work) -> Answer {
-    let place = put(context, stream, work)?;
+pub(super) fn put_and_wait(context: &Context, stream: u64, command: Command) -> Answer {
+    let place = put(context, stream, command)?;
     context.driver.queues().finish(context.driver, place);
     context.device().check()
 }
@@ -149,7 +149,7 @@ exports! {
             return Err(Code::INVALID_VALUE);
         }
         match context.driver.event(event)?.place() {
-            Some(place) => put(context, stream, Work::Wait(place)).map(|_| ()),
+            Some(place) => put(context, stream, Command::Wait(place)).map(|_| ()),
             None => Ok(()),
         }
     };
@@ -157,6 +157,6 @@ exports! {
     /// Calls a host function in stream order. The function must not call the driver.
     cuLaunchHostFunc(stream: u64, function: Option<extern "C" fn(*mut c_void)>, data: Host) working |context| {
         let function = function.ok_or(Code::INVALID_VALUE)?;
-        put(context, stream, Work::Call(function, data)).map(|_| ())
+        put(context, stream, Command::Call(function, data)).map(|_| ())
     };
 }
