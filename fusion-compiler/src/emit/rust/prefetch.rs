@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashSet;
 
 use super::Emitter;
-use super::vector_loop::{Place, Stream, VectorLoop, known, operations};
+use super::vector_loop::{MemoryId, Stream, VectorLoop, known, operations};
 use crate::emit::Writer;
 use crate::ir::graph::Access;
 use crate::ir::kernel::{Address, BufferId, Expr, Fold, Kernel, Lanes, NEXT_ROW_MIN, Stmt, Value};
@@ -109,7 +109,7 @@ impl Emitter<'_> {
     /// What a loop of so many lanes asks for.
     pub(super) fn asked(&self, run: &VectorLoop, len: &str) -> Vec<Asked> {
         let asked = |(i, stream): (usize, &Stream)| {
-            let Place::Buffer(buffer) = stream.memory else { return None };
+            let MemoryId::Buffer(buffer) = stream.memory else { return None };
             if self.kernel.buffer(buffer).access == Access::Write {
                 return None;
             }

@@ -40,14 +40,14 @@ const FETCH_LANES: usize = 256;
 /// A run of elements that a vector loop goes through.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stream {
-    pub(super) memory: Place,
+    pub(super) memory: MemoryId,
     pub(super) index: Value,
     pub(super) stride: u32,
 }
 
-/// What a run is part of.
+/// The memory that a run is part of.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum MemoryId {
     Buffer(BufferId),
     Shared(SharedId),
 }
@@ -104,7 +104,7 @@ impl Emitter<'_> {
             let most = if run.is_apart { STREAMED_APART_MAX } else { STREAMED_MAX };
             let streams = folds.is_empty() && lanes.len() <= most && !unroll_and_jam::pays(&lanes);
             let streamed: Vec<usize> = streamed.filter(|_| streams).collect();
-            if let Some(Place::Buffer(buffer)) = streamed.first().map(|&i| run.streams[i].memory) {
+            if let Some(MemoryId::Buffer(buffer)) = streamed.first().map(|&i| run.streams[i].memory) {
                 out.line(format_args!("let streams = {}.streams();", self.name(buffer)));
             }
             for (i, stream) in run.streams.iter().enumerate() {
@@ -219,9 +219,9 @@ impl Emitter<'_> {
         let written = self.is_written(stream);
         let (index, len) = (self.inline_values.operand(stream.index), self.times(stream.stride, len));
         let run = match stream.memory {
-            Place::Buffer(buffer) if written => format!("{}.run({index}, {len})", self.name(buffer)),
-            Place::Buffer(buffer) => format!("&{}[{index}..][..{len}]", self.name(buffer)),
-            Place::Shared(id) => format!("&mut r{}[{index}..][..{len}]", id.0),
+            MemoryId::Buffer(buffer) if written => format!("{}.run({index}, {len})", self.name(buffer)),
+            MemoryId::Buffer(buffer) => format!("&{}[{index}..][..{len}]", self.name(buffer)),
+            MemoryId::Shared(id) => format!("&mut r{}[{index}..][..{len}]", id.0),
         };
         match stream.stride {
             1 => run,
@@ -232,8 +232,8 @@ impl Emitter<'_> {
     /// What a lane has of a run.
     fn element_of_run(&self, stream: &Stream) -> String {
         let dtype = match stream.memory {
-            Place::Buffer(buffer) => memory(self.kernel.buffer(buffer).dtype),
-            Place::Shared(id) => scalar(self.kernel.shared[usize::from(id.0)].dtype),
+            MemoryId::Buffer(buffer) => memory(self.kernel.buffer(buffer).dtype),
+            MemoryId::Shared(id) => scalar(self.kernel.shared[usize::from(id.0)].dtype),
         };
         match stream.stride {
             1 => dtype.into(),
@@ -244,8 +244,8 @@ impl Emitter<'_> {
     /// Bytes of an element of a run.
     pub(super) fn element_bytes(&self, stream: &Stream) -> usize {
         let dtype = match stream.memory {
-            Place::Buffer(buffer) => self.kernel.buffer(buffer).dtype,
-            Place::Shared(id) => self.kernel.shared[usize::from(id.0)].dtype,
+            MemoryId::Buffer(buffer) => self.kernel.buffer(buffer).dtype,
+            MemoryId::Shared(id) => self.kernel.shared[usize::from(id.0)].dtype,
         };
         dtype.size()
     }
@@ -419,24 +419,24 @@ impl Emitter<'_> {
     /// The run that an access of all lanes goes through, unless it gathers.
     fn stream(&self, at: &Address) -> Option<Stream> {
         let one = self.kernel.ty(at.index).lanes == Lanes::ONE;
-        one.then_some(Stream { memory: Place::Buffer(at.buffer), index: at.index, stride: at.stride })
+        one.then_some(Stream { memory: MemoryId::Buffer(at.buffer), index: at.index, stride: at.stride })
     }
 
     fn is_written(&self, stream: &Stream) -> bool {
         match stream.memory {
-            Place::Buffer(buffer) => self.kernel.buffer(buffer).access != Access::Read,
-            Place::Shared(_) => true,
+            MemoryId::Buffer(buffer) => self.kernel.buffer(buffer).access != Access::Read,
+            MemoryId::Shared(_) => true,
         }
     }
 
     /// Whether it is an array of a buffer that the kernel does not read, and in which rows do not lie side by side.
     fn is_only_written(&self, stream: &Stream) -> bool {
         match stream.memory {
-            Place::Buffer(id) => {
+            MemoryId::Buffer(id) => {
                 let buffer = self.kernel.buffer(id);
                 stream.stride == 1 && buffer.access == Access::Write && !buffer.strided
             }
-            Place::Shared(_) => false,
+            MemoryId::Shared(_) => false,
         }
     }
 
@@ -507,7 +507,7 @@ fn asks_for_lanes(kernel: &Kernel, lanes: &[Stmt]) -> bool {
 
 /// The run of held elements from an index on.
 fn staged(id: SharedId, index: Value) -> Stream {
-    Stream { memory: Place::Shared(id), index, stride: 1 }
+    Stream { memory: MemoryId::Shared(id), index, stride: 1 }
 }
 
 /// The held element of a lane.

@@ -429,11 +429,11 @@ impl Interpreter<'_, '_> {
     }
 
     fn load(&mut self, at: &Address, tile: Tile, out: &mut Column) {
-        let place = place(self.kernel, &self.columns, at, tile);
+        let elements = lane_elements(self.kernel, &self.columns, at, tile);
         let memory = &mut self.memory[usize::from(at.buffer.0)];
-        match place {
-            Place::Run { first, stride } => memory.load(first, stride, tile.count, out),
-            Place::Gather(places) => places.indices().for_each(|i| memory.load(i, 1, 1, out)),
+        match elements {
+            LaneElements::Run { first, stride } => memory.load(first, stride, tile.count, out),
+            LaneElements::Gather(column) => column.indices().for_each(|i| memory.load(i, 1, 1, out)),
         }
     }
 
@@ -441,16 +441,16 @@ impl Interpreter<'_, '_> {
         let (memory, mask) = (&mut self.memory[usize::from(at.buffer.0)], &self.columns[mask.0 as usize]);
         for lane in 0..tile.count {
             let holds = matches!(mask.get(lane.min(mask.len() - 1)), Scalar::Bool(true));
-            match place(self.kernel, &self.columns, at, Tile { first: tile.first + lane, count: 1 }) {
-                Place::Run { first, .. } if holds => memory.load(first, 1, 1, out),
-                Place::Gather(places) if holds => memory.load(places.index(lane), 1, 1, out),
-                Place::Run { .. } | Place::Gather(_) => out.push(zero(out.dtype())),
+            match lane_elements(self.kernel, &self.columns, at, Tile { first: tile.first + lane, count: 1 }) {
+                LaneElements::Run { first, .. } if holds => memory.load(first, 1, 1, out),
+                LaneElements::Gather(column) if holds => memory.load(column.index(lane), 1, 1, out),
+                LaneElements::Run { .. } | LaneElements::Gather(_) => out.push(zero(out.dtype())),
             }
         }
     }
 
     fn store(&mut self, at: &Address, value: Value, tile: Tile) {
-        let Place::Run { first, stride } = place(self.kernel, &self.columns, at, tile) else {
+        let LaneElements::Run { first, stride } = lane_elements(self.kernel, &self.columns, at, tile) else {
             unreachable!("what is written is a run")
         };
         self.memory[usize::from(at.buffer.0)].store(first, stride, &self.columns[value.0 as usize]);
@@ -462,20 +462,20 @@ impl Interpreter<'_, '_> {
 }
 
 /// The elements of a buffer that an access touches.
-enum Place<'a> {
+enum LaneElements<'a> {
     Run { first: usize, stride: usize },
     Gather(&'a Column),
 }
 
-fn place<'a>(kernel: &Kernel, columns: &'a [Column], at: &Address, tile: Tile) -> Place<'a> {
+fn lane_elements<'a>(kernel: &Kernel, columns: &'a [Column], at: &Address, tile: Tile) -> LaneElements<'a> {
     let indices = &columns[at.index.0 as usize];
     match kernel.ty(at.index).lanes {
-        Lanes::Loop => Place::Gather(indices),
+        Lanes::Loop => LaneElements::Gather(indices),
         Lanes::Const(_) => {
             let (stride, phase) = (at.stride as usize, at.phase as usize);
             // The address of an access without lanes may be out of range.
             let first = indices.index(0).wrapping_add(tile.first * stride + phase);
-            Place::Run { first, stride }
+            LaneElements::Run { first, stride }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Events: places in streams, with the time at which the streams reached them.
+//! Events: positions in streams, with the time at which the streams reached them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::code::Code;
 use super::context::Context;
 use super::entry::{Answer, Out, exports};
-use super::queue::{Command, Place};
+use super::queue::{Command, StreamPosition};
 use super::state::Object;
 use super::stream;
 
@@ -26,15 +26,15 @@ pub(super) struct Event {
 #[derive(Debug, Default)]
 struct State {
     /// Place of the last record.
-    place: Option<Place>,
+    position: Option<StreamPosition>,
     /// Time of the last completion.
     time: Option<Instant>,
 }
 
 impl Event {
-    /// Returns the place of the last record.
-    pub(super) fn place(&self) -> Option<Place> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).place
+    /// Returns the position of the last record.
+    pub(super) fn position(&self) -> Option<StreamPosition> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).position
     }
 
     /// Completes the event at the current time.
@@ -49,12 +49,12 @@ impl Event {
 
 /// Returns true if an event has completed. An event that was never recorded counts as completed.
 fn is_over(context: &Context, event: &Event) -> bool {
-    event.place().is_none_or(|place| context.driver.queues().is_done(place))
+    event.position().is_none_or(|position| context.driver.queues().is_done(position))
 }
 
 fn elapsed(context: &Context, milliseconds: Out<f32>, start: u64, end: u64) -> Answer {
     let (start, end) = (context.driver.event(start)?, context.driver.event(end)?);
-    if !start.is_timed || !end.is_timed || start.place().is_none() || end.place().is_none() {
+    if !start.is_timed || !end.is_timed || start.position().is_none() || end.position().is_none() {
         return Err(Code::INVALID_HANDLE);
     }
     if !is_over(context, &start) || !is_over(context, &end) {
@@ -92,23 +92,23 @@ exports! {
         if event.context != context.handle {
             return Err(Code::INVALID_HANDLE);
         }
-        let place = stream::put(context, stream, Command::Record(Arc::clone(&event)))?;
-        event.state.lock().unwrap_or_else(PoisonError::into_inner).place = Some(place);
+        let position = stream::put(context, stream, Command::Record(Arc::clone(&event)))?;
+        event.state.lock().unwrap_or_else(PoisonError::into_inner).position = Some(position);
         Ok(())
     };
 
     /// Queries an event. Each call runs some of the work before the event.
     cuEventQuery(event: u64) working |context| {
-        let place = context.driver.event(event)?.place();
-        let done = place.is_none_or(|place| context.driver.queues().advance(context.driver, place));
+        let position = context.driver.event(event)?.position();
+        let done = position.is_none_or(|position| context.driver.queues().advance(context.driver, position));
         context.device().check()?;
         if done { Ok(()) } else { Err(Code::NOT_READY) }
     };
 
     /// Waits for an event.
     cuEventSynchronize(event: u64) working |context| {
-        if let Some(place) = context.driver.event(event)?.place() {
-            context.driver.queues().finish(context.driver, place);
+        if let Some(position) = context.driver.event(event)?.position() {
+            context.driver.queues().finish(context.driver, position);
         }
         context.device().check()
     };

@@ -44,12 +44,12 @@ pub(super) enum Command {
     /// Completion of an event.
     Record(Arc<Event>),
     /// Wait for work of another stream.
-    Wait(Place),
+    Wait(StreamPosition),
 }
 
 /// Position of a piece of work in a stream, whether done or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct StreamPosition {
     pub(super) stream: Key,
     pub(super) number: u64,
 }
@@ -81,21 +81,21 @@ pub(super) struct Queues {
 
 impl Queues {
     /// Appends work to a stream.
-    pub(super) fn push(&mut self, context: &Context, key: Key, command: Command) -> Place {
+    pub(super) fn push(&mut self, context: &Context, key: Key, command: Command) -> StreamPosition {
         self.given += 1;
         let number = self.given;
         let queue = self.streams.entry(key).or_default();
         queue.push_back((number, command));
         if queue.len() > HELD {
             let oldest = queue.front().map_or(0, |(number, _)| *number);
-            self.finish(context.driver, Place { stream: key, number: oldest });
+            self.finish(context.driver, StreamPosition { stream: key, number: oldest });
         }
-        Place { stream: key, number }
+        StreamPosition { stream: key, number }
     }
 
     /// Returns true if a piece of work is done.
-    pub(super) fn is_done(&self, place: Place) -> bool {
-        self.front(place.stream).is_none_or(|front| front > place.number)
+    pub(super) fn is_done(&self, position: StreamPosition) -> bool {
+        self.front(position.stream).is_none_or(|front| front > position.number)
     }
 
     fn front(&self, key: Key) -> Option<u64> {
@@ -103,14 +103,14 @@ impl Queues {
     }
 
     /// Runs a stream up to a piece of work, after the work of other streams that comes before.
-    pub(super) fn finish(&mut self, driver: &'static Driver, until: Place) {
+    pub(super) fn finish(&mut self, driver: &'static Driver, until: StreamPosition) {
         while let Some(number) = self.front(until.stream).filter(|&number| number <= until.number) {
-            self.finish_before(driver, Place { stream: until.stream, number });
+            self.finish_before(driver, StreamPosition { stream: until.stream, number });
             // The work that ran before may have failed and removed all pending work of the device.
             let command = self.streams.get_mut(&until.stream).and_then(VecDeque::pop_front);
             match command {
                 None => return,
-                Some((_, Command::Wait(place))) => self.finish(driver, place),
+                Some((_, Command::Wait(position))) => self.finish(driver, position),
                 Some((_, command)) => {
                     if let Err(code) = command.run(driver, until.stream) {
                         self.fail(driver, until.stream.context, code);
@@ -124,8 +124,8 @@ impl Queues {
     ///
     /// The null stream runs after all earlier work of blocking streams, and their later work runs after the
     /// null stream's.
-    fn finish_before(&mut self, driver: &'static Driver, place: Place) {
-        let key = place.stream;
+    fn finish_before(&mut self, driver: &'static Driver, position: StreamPosition) {
+        let key = position.stream;
         if !key.blocking {
             return;
         }
@@ -136,21 +136,21 @@ impl Queues {
                 && *other != key
         });
         for other in others.collect::<Vec<_>>() {
-            self.finish(driver, Place { stream: other, number: place.number });
+            self.finish(driver, StreamPosition { stream: other, number: position.number });
         }
     }
 
-    /// Runs one piece of work of a stream, and returns true if none is left up to a place.
-    pub(super) fn advance(&mut self, driver: &'static Driver, until: Place) -> bool {
+    /// Runs one piece of work of a stream, and returns true if none is left up to a position.
+    pub(super) fn advance(&mut self, driver: &'static Driver, until: StreamPosition) -> bool {
         if let Some(number) = self.front(until.stream).filter(|&number| number <= until.number) {
-            self.finish(driver, Place { stream: until.stream, number });
+            self.finish(driver, StreamPosition { stream: until.stream, number });
         }
         self.is_done(until)
     }
 
     /// Runs all work of a stream.
     pub(super) fn finish_stream(&mut self, driver: &'static Driver, stream: Key) {
-        self.finish(driver, Place { stream, number: u64::MAX });
+        self.finish(driver, StreamPosition { stream, number: u64::MAX });
     }
 
     /// Runs all work of a context.
@@ -209,7 +209,7 @@ impl Command {
                 event.happen();
                 Ok(())
             }
-            Command::Wait(place) => unreachable!("{stream:?} waits for {place:?} before it runs work"),
+            Command::Wait(position) => unreachable!("{stream:?} waits for {position:?} before it runs work"),
         }
     }
 }

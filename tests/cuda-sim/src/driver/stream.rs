@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::code::Code;
 use super::context::Context;
 use super::entry::{Answer, Host, Out, exports};
-use super::queue::{Command, Key, Place};
+use super::queue::{Command, Key, StreamPosition};
 use super::state::Object;
 
 /// Greatest priority of a stream. Smaller numbers are greater priorities.
@@ -52,15 +52,15 @@ fn thread_number() -> u64 {
 }
 
 /// Puts work into a stream.
-pub(super) fn put(context: &Context, stream: u64, command: Command) -> Answer<Place> {
+pub(super) fn put(context: &Context, stream: u64, command: Command) -> Answer<StreamPosition> {
     let key = key(context, stream)?;
     Ok(context.driver.queues().push(context, key, command))
 }
 
 /// Puts work into a stream and waits for it.
 pub(super) fn put_and_wait(context: &Context, stream: u64, command: Command) -> Answer {
-    let place = put(context, stream, command)?;
-    context.driver.queues().finish(context.driver, place);
+    let position = put(context, stream, command)?;
+    context.driver.queues().finish(context.driver, position);
     context.device().check()
 }
 
@@ -130,7 +130,8 @@ exports! {
     /// Queries a stream. Each call runs some of its work.
     cuStreamQuery(stream: u64) working |context| {
         let key = key(context, stream)?;
-        let done = context.driver.queues().advance(context.driver, Place { stream: key, number: u64::MAX });
+        let all = StreamPosition { stream: key, number: u64::MAX };
+        let done = context.driver.queues().advance(context.driver, all);
         context.device().check()?;
         if done { Ok(()) } else { Err(Code::NOT_READY) }
     };
@@ -148,8 +149,8 @@ exports! {
         if flags > 1 {
             return Err(Code::INVALID_VALUE);
         }
-        match context.driver.event(event)?.place() {
-            Some(place) => put(context, stream, Command::Wait(place)).map(|_| ()),
+        match context.driver.event(event)?.position() {
+            Some(position) => put(context, stream, Command::Wait(position)).map(|_| ()),
             None => Ok(()),
         }
     };

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Launch;
 use super::memory::shadows;
-use super::order::Places;
+use super::order::ReleaseMap;
 use super::race::{Shadow, Stamp};
 use crate::memory::{Memory, View};
 use crate::ptx::Kernel;
@@ -22,7 +22,7 @@ pub(super) struct Grid<'g> {
     /// Shadow of each allocation, for the race detector.
     pub(super) shadows: Box<[Shadow]>,
     /// Places with the clocks that strong writes released there.
-    pub(super) places: Mutex<Places>,
+    pub(super) places: Mutex<ReleaseMap>,
     /// Number of blocks that have begun.
     pub(super) begun: AtomicU64,
     pub(super) blocks: u64,

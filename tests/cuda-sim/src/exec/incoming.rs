@@ -6,7 +6,7 @@
 use super::clock::Counted;
 use super::cluster::Cluster;
 use super::grid::Grid;
-use super::mbarrier::{self, Place};
+use super::mbarrier::{self, MbarrierRef};
 use super::memory::{self, Spot, Who};
 use super::race::{Stamp, Touch};
 use super::regs::lanes;
@@ -86,7 +86,7 @@ pub(super) fn store(who: &mut Who<'_, '_>, warp: &Warp, exec: u32, store: &Async
         if let Some(rank) = home {
             shared::check_lives(who, rank, lane)?;
         }
-        let mbarrier = Place { home, lane, address, var: at_var };
+        let mbarrier = MbarrierRef { home, lane, address, var: at_var };
         let due = mbarrier::reach_phase(who, mbarrier)?.due();
         let spot = Spot { lane, address: place, bytes };
         let target = shared::spot_in(who, home, spot, (to_var, Touch::Begin))?;

@@ -144,7 +144,7 @@ impl Mbarrier {
 
 /// An mbarrier of a block, as a lane names it.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct MbarrierRef {
     pub(super) home: Home,
     pub(super) lane: usize,
     pub(super) address: u64,
@@ -152,7 +152,7 @@ pub(super) struct Place {
     pub(super) var: Option<Var>,
 }
 
-impl Place {
+impl MbarrierRef {
     fn spot(self) -> Spot {
         Spot { lane: self.lane, address: self.address, bytes: BYTES }
     }
@@ -167,11 +167,11 @@ impl Who<'_, '_> {
 }
 
 /// Returns the mbarrier that a lane names. The lane has to know its initialisation.
-pub(super) fn reach<'m>(who: &'m Who<'_, '_>, place: Place) -> Result<&'m Mbarrier, Box<Trouble>> {
-    let Place { home, lane, address, var } = place;
+pub(super) fn reach<'m>(who: &'m Who<'_, '_>, mbarrier: MbarrierRef) -> Result<&'m Mbarrier, Box<Trouble>> {
+    let MbarrierRef { home, lane, address, var } = mbarrier;
     let name = || who.name_of(home);
-    memory::aligned(place.spot())?;
-    memory::inside(who, place.spot(), (var, who.mem.shared_len), name)?;
+    memory::aligned(mbarrier.spot())?;
+    memory::inside(who, mbarrier.spot(), (var, who.mem.shared_len), name)?;
     let Some(found) = who.memory(home).mbarriers.living(address) else {
         return trouble(FaultKind::Uninitialized, lane, || {
             format!(
@@ -196,9 +196,12 @@ pub(super) fn reach<'m>(who: &'m Who<'_, '_>, place: Place) -> Result<&'m Mbarri
 
 /// Returns the mbarrier for an operation that its phase counts. The lane has to know that the phase has
 /// begun.
-pub(super) fn reach_phase<'m>(who: &'m Who<'_, '_>, place: Place) -> Result<&'m Mbarrier, Box<Trouble>> {
-    let Place { home, lane, address, .. } = place;
-    let found = reach(who, place)?;
+pub(super) fn reach_phase<'m>(
+    who: &'m Who<'_, '_>,
+    mbarrier: MbarrierRef,
+) -> Result<&'m Mbarrier, Box<Trouble>> {
+    let MbarrierRef { home, lane, address, .. } = mbarrier;
+    let found = reach(who, mbarrier)?;
     let knows = |what| who.counts(home, lane, (what, address)) >= found.done;
     if found.phases == 0 || knows(Counted::Done) || knows(Counted::DoneWide) {
         return Ok(found);
@@ -212,8 +215,8 @@ pub(super) fn reach_phase<'m>(who: &'m Who<'_, '_>, place: Place) -> Result<&'m 
 }
 
 /// Returns the mbarrier for modification.
-pub(super) fn reached<'m>(who: &'m mut Who<'_, '_>, place: Place) -> Option<&'m mut Mbarrier> {
-    who.memory_mut(place.home).mbarriers.all.get_mut(&place.address)
+pub(super) fn reached<'m>(who: &'m mut Who<'_, '_>, mbarrier: MbarrierRef) -> Option<&'m mut Mbarrier> {
+    who.memory_mut(mbarrier.home).mbarriers.all.get_mut(&mbarrier.address)
 }
 
 /// Returns a fault if another instruction touches the bytes of an mbarrier.
@@ -247,16 +250,16 @@ pub(super) fn mbarrier(
     (addr, what): (Addr, ir::Mbarrier),
 ) -> Result<Flow, Box<Trouble>> {
     let (at, var) = (memory::addresses(&warp.regs, addr), addr.var);
-    let place = |lane: usize| Place { home: None, lane, address: at[lane], var };
+    let of_lane = |lane: usize| MbarrierRef { home: None, lane, address: at[lane], var };
     match what {
         ir::Mbarrier::Init { count } => {
             let counts = *u32::row(&warp.regs, count);
-            lanes(exec).try_for_each(|lane| init(who, place(lane), counts[lane]))?;
+            lanes(exec).try_for_each(|lane| init(who, of_lane(lane), counts[lane]))?;
         }
-        ir::Mbarrier::Inval => lanes(exec).try_for_each(|lane| invalidate(who, place(lane)))?,
+        ir::Mbarrier::Inval => lanes(exec).try_for_each(|lane| invalidate(who, of_lane(lane)))?,
         ir::Mbarrier::Arrive { bytes } => {
             let bytes = bytes.map_or([0; LANES], |bytes| *u32::row(&warp.regs, bytes));
-            lanes(exec).try_for_each(|lane| arrive(who, place(lane), bytes[lane]))?;
+            lanes(exec).try_for_each(|lane| arrive(who, of_lane(lane), bytes[lane]))?;
         }
         ir::Mbarrier::TryWait { wide, p, parity } => {
             let waits = try_wait(who, warp, exec, (at, var), (wide, p, parity))?;
@@ -269,8 +272,8 @@ pub(super) fn mbarrier(
     Ok(Flow::Next)
 }
 
-fn init(who: &mut Who<'_, '_>, place: Place, count: u32) -> Step {
-    let Place { lane, address, var, .. } = place;
+fn init(who: &mut Who<'_, '_>, mbarrier: MbarrierRef, count: u32) -> Step {
+    let MbarrierRef { lane, address, var, .. } = mbarrier;
     if who.mem.mbarriers.living(address).is_some() {
         return trouble(FaultKind::Barrier, lane, || {
             format!(
@@ -283,7 +286,7 @@ fn init(who: &mut Who<'_, '_>, place: Place, count: u32) -> Step {
             format!("an mbarrier is for 1 to {MOST_COUNTED} arrivals, not for {count}")
         });
     }
-    clear(who, place.spot(), var)?;
+    clear(who, mbarrier.spot(), var)?;
     let stamp = who.stamp.lane(lane);
     let (inits, done, seen) =
         who.mem.mbarriers.all.get(&address).map_or((0, 0, 0), |old| (old.inits, old.done, old.seen));
@@ -305,9 +308,9 @@ fn init(who: &mut Who<'_, '_>, place: Place, count: u32) -> Step {
     Ok(())
 }
 
-fn invalidate(who: &mut Who<'_, '_>, place: Place) -> Step {
-    let Place { lane, address, var, .. } = place;
-    let last = reach(who, place)?.last;
+fn invalidate(who: &mut Who<'_, '_>, mbarrier: MbarrierRef) -> Step {
+    let MbarrierRef { lane, address, var, .. } = mbarrier;
+    let last = reach(who, mbarrier)?.last;
     if let Some(store) = last.into_iter().flatten().find(|store| !store.is_known(who, None, lane)) {
         return trouble(FaultKind::Race, lane, || {
             format!(
@@ -316,10 +319,10 @@ fn invalidate(who: &mut Who<'_, '_>, place: Place) -> Step {
             )
         });
     }
-    if let Some(found) = reached(who, place) {
+    if let Some(found) = reached(who, mbarrier) {
         found.lives = false;
     }
-    clear(who, place.spot(), var)
+    clear(who, mbarrier.spot(), var)
 }
 
 /// Marks bytes as unwritten, after a check that the lane may write them.
@@ -329,9 +332,9 @@ fn clear(who: &mut Who<'_, '_>, spot: Spot, var: Option<Var>) -> Step {
     Ok(())
 }
 
-fn arrive(who: &mut Who<'_, '_>, place: Place, bytes: u32) -> Step {
-    let Place { lane, address, .. } = place;
-    let found = reach_phase(who, place)?;
+fn arrive(who: &mut Who<'_, '_>, mbarrier: MbarrierRef, bytes: u32) -> Step {
+    let MbarrierRef { lane, address, .. } = mbarrier;
+    let found = reach_phase(who, mbarrier)?;
     if found.arrivals == 0 {
         let (count, missing) = (found.count, found.bytes);
         return trouble(FaultKind::Barrier, lane, || {
@@ -343,7 +346,7 @@ fn arrive(who: &mut Who<'_, '_>, place: Place, bytes: u32) -> Step {
     note(who, lane, address);
     let (first, meeting, threads) = (who.first, who.meeting, who.mem.threads);
     let told = who.mem.arrive(Party { first, lanes: 1 << lane, meeting });
-    let Some(found) = reached(who, place) else { return Ok(()) };
+    let Some(found) = reached(who, mbarrier) else { return Ok(()) };
     found.bytes += i64::from(bytes);
     found.arrivals -= 1;
     found.arriving.join(&told, threads);
@@ -362,7 +365,7 @@ fn try_wait(
     let (mut complete, mut waits) = (0, 0);
     for lane in lanes(exec) {
         let (address, parity) = (at[lane], parities[lane]);
-        let phases = reach(who, Place { home: None, lane, address, var })?.phases;
+        let phases = reach(who, MbarrierRef { home: None, lane, address, var })?.phases;
         if parity > 1 {
             return trouble(FaultKind::Barrier, lane, || format!("a parity is 0 or 1, not {parity}"));
         }

@@ -88,12 +88,12 @@ impl Befores {
 
 /// Clocks that the last writes to a place released: to all threads, and to the block of the last narrow one.
 #[derive(Default)]
-pub(super) struct Place {
+pub(super) struct Releases {
     wide: Clock,
     narrow: Option<(u64, Clock)>,
 }
 
-pub(super) type Places = HashMap<At, Place>;
+pub(super) type ReleaseMap = HashMap<At, Releases>;
 
 /// Kind of a strong access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +124,7 @@ impl Order {
 
 /// Locks the places of a grid, so that a strong access and its ordering are one step. None for kernels
 /// without fences.
-pub(super) fn places<'g>(grid: &'g Grid<'_>) -> Option<MutexGuard<'g, Places>> {
+pub(super) fn places<'g>(grid: &'g Grid<'_>) -> Option<MutexGuard<'g, ReleaseMap>> {
     let asked = grid.kernel.code.has_fences;
     asked.then(|| grid.places.lock().unwrap_or_else(PoisonError::into_inner))
 }
@@ -132,7 +132,7 @@ pub(super) fn places<'g>(grid: &'g Grid<'_>) -> Option<MutexGuard<'g, Places>> {
 /// Records a strong access of a lane to a place. An access that releases has to be completed by [`released`].
 pub(super) fn strong(
     who: &mut Who<'_, '_>,
-    places: &mut Places,
+    places: &mut ReleaseMap,
     lane: usize,
     at: At,
     (how, order): (Strong, Ordered),
@@ -154,7 +154,7 @@ pub(super) fn strong(
 }
 
 /// Records a read: the thread sees what was released at the place, and knows it at once if the read acquires.
-fn acquire(who: &mut Who<'_, '_>, places: &Places, lane: usize, at: At, order: Ordered) {
+fn acquire(who: &mut Who<'_, '_>, places: &ReleaseMap, lane: usize, at: At, order: Ordered) {
     let (block, threads) = (who.stamp.block(), who.mem.threads);
     let number = who.first as usize + lane;
     let Order { before, threads: all } = who.mem.order();
@@ -174,7 +174,7 @@ fn acquire(who: &mut Who<'_, '_>, places: &Places, lane: usize, at: At, order: O
 
 /// Records a write: the place gets what the thread knew at its last fence, and what its own releases there
 /// add.
-fn release(who: &mut Who<'_, '_>, places: &mut Places, lane: usize, at: At, order: Ordered) {
+fn release(who: &mut Who<'_, '_>, places: &mut ReleaseMap, lane: usize, at: At, order: Ordered) {
     let (block, threads, number) = (who.stamp.block(), who.mem.threads, who.first + lane as u32);
     if order.releases {
         let known = who.knew(lane).clock(block, number, threads);
