@@ -15,7 +15,7 @@ use super::passes::{Pass, PassCount, Sums, finished, passes};
 use super::position::Range;
 use super::row_loop::INDEX;
 use super::space::{SpaceDim, cols, dims, product, width_conditions, widths};
-use super::split_reduction::partition::Cut;
+use super::split_reduction::partition::Partition;
 use super::strips::{self, Steps, is_long};
 use super::{Scheduled, Work, row};
 use crate::fuse::{Load, is_column_major, is_op};
@@ -88,10 +88,10 @@ pub(super) fn column(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
 pub(super) fn parts(
     work: &Work<'_>,
     facts: &TargetFacts,
-    cut: &Cut,
+    partition: &Partition,
     (index, lanes): (IndexWidth, u8),
 ) -> Scheduled {
-    let space = ColumnSpace::new(work, Some(cut));
+    let space = ColumnSpace::new(work, Some(partition));
     match facts.vector {
         Vectors::Loops(_) => on_cpu(work, facts, &space),
         Vectors::Lanes(_) => on_gpu(work, facts, &space, (index, lanes)),
@@ -100,10 +100,10 @@ pub(super) fn parts(
 
 /// What has to be a multiple of the lanes of vectors that go through such parts. Where parts take turns, each vector is of what
 /// has one more step, or of what has not.
-pub(super) fn aligned(work: &Work<'_>, cut: &Cut) -> DimExpr {
-    let space = ColumnSpace::new(work, Some(cut));
+pub(super) fn aligned(work: &Work<'_>, partition: &Partition) -> DimExpr {
+    let space = ColumnSpace::new(work, Some(partition));
     match space.interleave_of_minor() {
-        Some(interleave) => cut.extent.clone() * interleave.each.clone(),
+        Some(interleave) => partition.extent.clone() * interleave.each.clone(),
         None => space.minor().extent.clone(),
     }
 }
@@ -138,11 +138,11 @@ struct InterleavedSteps {
 }
 
 impl Part {
-    fn new(work: &Work<'_>, cut: &Cut, dims: &[SpaceDim]) -> Part {
+    fn new(work: &Work<'_>, partition: &Partition, dims: &[SpaceDim]) -> Part {
         let dim = |axis: AxisId| dims.iter().position(|dim| dim.axes.contains(&axis));
         let dim =
             |axis| dim(axis).unwrap_or_else(|| unreachable!("the axes of parts are those of the space"));
-        let interleave = cut.interleave.as_ref().map(|interleave| {
+        let interleave = partition.interleave.as_ref().map(|interleave| {
             let dim = dim(interleave.axis);
             InterleavedSteps {
                 dim,
@@ -150,7 +150,12 @@ impl Part {
                 count: interleave.count.clone(),
             }
         });
-        Part { number: dim(cut.part), along: dim(cut.along()), len: cut.len.clone(), interleave }
+        Part {
+            number: dim(partition.part),
+            along: dim(partition.along()),
+            len: partition.len.clone(),
+            interleave,
+        }
     }
 
     /// Coordinates along the run, but for the last.
@@ -163,11 +168,11 @@ impl Part {
 }
 
 impl ColumnSpace {
-    fn new(work: &Work<'_>, cut: Option<&Cut>) -> ColumnSpace {
+    fn new(work: &Work<'_>, partition: Option<&Partition>) -> ColumnSpace {
         let rows = dims(work.graph, work.group, &work.operands);
         let cols = cols(work.graph, work.group, &work.operands);
         let (rows, dims) = (rows.len(), [rows, cols].concat());
-        let part = cut.map(|cut| Part::new(work, cut, &dims));
+        let part = partition.map(|partition| Part::new(work, partition, &dims));
         ColumnSpace { rows, dims, part }
     }
 

@@ -16,7 +16,7 @@ use super::each_row::{GridMapping, rows};
 use super::passes::{self, PassCount, bytes_folded_at_once};
 use super::row_loop::{StagedPart, ThreadMapping};
 use super::space::{SpaceDim, cols, dims, lanes, line, product, width_conditions, widths};
-use super::split_reduction::partition::Cut;
+use super::split_reduction::partition::Partition;
 use super::staged_buffer::StagedBuffer;
 use super::staging::{self, staged_values};
 use super::{Schedule, Scheduled, UnstagedTail, Work};
@@ -99,10 +99,10 @@ pub(super) fn columns_per_team(work: &Work<'_>, facts: &TargetFacts) -> Vec<Sche
 pub(super) fn parts(
     work: &Work<'_>,
     facts: &TargetFacts,
-    cut: &Cut,
+    partition: &Partition,
     (index, lanes): (IndexWidth, u8),
 ) -> Scheduled {
-    let space = RowSpace::of_parts(work, facts, cut);
+    let space = RowSpace::of_parts(work, facts, partition);
     match block(facts) {
         None => on_cpu(work, facts, &space),
         Some(team) => {
@@ -121,10 +121,10 @@ pub(super) fn parts(
 pub(super) fn folded(
     work: &Work<'_>,
     facts: &TargetFacts,
-    cut: &Cut,
+    partition: &Partition,
     (index, lanes): (IndexWidth, u8),
 ) -> Scheduled {
-    let space = RowSpace::of_parts(work, facts, cut);
+    let space = RowSpace::of_parts(work, facts, partition);
     match block(facts) {
         None => on_cpu(work, facts, &space),
         Some(team) => {
@@ -185,8 +185,8 @@ impl RowSpace {
     }
 
     /// That of parts of rows.
-    fn of_parts(work: &Work<'_>, facts: &TargetFacts, cut: &Cut) -> RowSpace {
-        RowSpace { part: Some(cut.len.clone()), ..RowSpace::new(work, facts) }
+    fn of_parts(work: &Work<'_>, facts: &TargetFacts, partition: &Partition) -> RowSpace {
+        RowSpace { part: Some(partition.len.clone()), ..RowSpace::new(work, facts) }
     }
 
     /// Most elements of a line.

@@ -20,7 +20,7 @@ use crate::ir::kernel::{BufferId, IndexWidth};
 use crate::ir::plan::{Condition, Footprint, Slot};
 use crate::target::{TargetFacts, Vectors};
 use combine_partials::{Merge, merges};
-use partition::{Cut, cuts};
+use partition::{Partition, partitions};
 
 mod combine_partials;
 mod global_then_rows;
@@ -33,8 +33,8 @@ pub(super) use rebuild::Copy;
 /// The ways to run a group of this schedule whose rows are long, and the memory between their kernels.
 pub(super) fn split(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> (Vec<Config>, Vec<Scratch>) {
     let (mut all, mut scratch) = (Vec::new(), Vec::new());
-    for (cut, when) in cuts(work, facts, schedule) {
-        let mut split = Split { work, cut, scratch, stages: vec![] };
+    for (partition, when) in partitions(work, facts, schedule) {
+        let mut split = Split { work, partition, scratch, stages: vec![] };
         let mut left = Some(split.all());
         while let Some(stage) = left {
             left = match stage.over {
@@ -179,7 +179,7 @@ struct Round<'s> {
 /// A split while it is made.
 struct Split<'w> {
     work: &'w Work<'w>,
-    cut: Cut,
+    partition: Partition,
     scratch: Vec<Scratch>,
     stages: Vec<Stage>,
 }
@@ -189,7 +189,7 @@ impl Split<'_> {
     fn all(&self) -> Stage {
         let Work { graph, group, operands, loads, stores, .. } = self.work;
         let mut graph = (*graph).clone();
-        self.cut.extend(&mut graph);
+        self.partition.extend(&mut graph);
         let operand = |buffer: &BufferId| operands[usize::from(buffer.0)].clone();
         Stage {
             over: Over::Rows,
@@ -208,9 +208,9 @@ impl Split<'_> {
         let mut reduces: Vec<NodeId> = of_step(0).collect();
         let merges = merges(&stage.graph, &stage.group, of_step(1), &reduces);
         reduces.extend(merges.iter().map(Merge::reduce));
-        let order = self.cut.order(&stage.group.order);
+        let order = self.partition.order(&stage.group.order);
         let part_of = |id| format!("parts of {}", word(&stage.graph, id));
-        let is_few = self.cut.chunk.is_some();
+        let is_few = self.partition.chunk.is_some();
         let partials = reduces.iter().map(|&id| {
             let dtype = stage.graph.node(id).dtype;
             let made = self.memory(&stage.graph, part_of(id), dtype, order.clone());
@@ -227,23 +227,25 @@ impl Split<'_> {
         let Round { stage, order, .. } = round;
         let axes: AxisSet = order.iter().copied().collect();
         let mut copy = Copy::new(&stage.graph);
-        let asked: Vec<NodeId> = [Some(self.cut.part), self.cut.alone]
+        let asked: Vec<NodeId> = [Some(self.partition.part), self.partition.alone]
             .into_iter()
             .flatten()
             .map(|axis| copy.coordinate(axis))
             .collect();
         for (id, node) in stage.graph.iter() {
-            let merged = round.merges.iter().find_map(|merge| merge.of_part(id, node, &mut copy, &self.cut));
+            let merged =
+                round.merges.iter().find_map(|merge| merge.of_part(id, node, &mut copy, &self.partition));
             let made = match merged {
                 Some(made) => made,
-                None if round.reduces.contains(&id) => copy.partial(node, &self.cut, axes),
-                None => copy.of_part(node, &self.cut, axes),
+                None if round.reduces.contains(&id) => copy.partial(node, &self.partition, axes),
+                None => copy.of_part(node, &self.partition, axes),
             };
             copy.map.push(made);
         }
         let mut known = copy.known(&stage.known);
-        known.values_mut().for_each(|operand| take_turns(operand, &self.cut));
-        let mut made = Stage::new(Over::Parts, copy.graph, known, (order.clone(), self.cut.inner.clone()));
+        known.values_mut().for_each(|operand| take_turns(operand, &self.partition));
+        let mut made =
+            Stage::new(Over::Parts, copy.graph, known, (order.clone(), self.partition.inner.clone()));
         for &id in &round.reduces {
             let store = Store { node: copy.map[id.0 as usize], output: None, order: order.clone() };
             made.store(store, round.partials[&id].clone());
@@ -257,15 +259,15 @@ impl Split<'_> {
     /// The graph in which what is combined is combined of what parts gave, and that by the nodes.
     fn of_partials(&self, round: &Round<'_>) -> (Copy, BTreeMap<NodeId, NodeId>) {
         let Round { stage, order, .. } = round;
-        let (axes, along) = (order.iter().copied().collect(), self.cut.parts().into_iter().collect());
+        let (axes, along) = (order.iter().copied().collect(), self.partition.parts().into_iter().collect());
         let mut copy = Copy::new(&stage.graph);
         let mut partials = BTreeMap::new();
         for (id, node) in stage.graph.iter() {
             let made = if round.reduces.contains(&id) {
-                let partial = copy.partial(node, &self.cut, axes);
+                let partial = copy.partial(node, &self.partition, axes);
                 partials.insert(id, partial);
                 let merge = round.merges.iter().find(|merge| merge.reduce() == id);
-                let term = merge.map_or(partial, |merge| merge.term(&mut copy, &self.cut, &partials));
+                let term = merge.map_or(partial, |merge| merge.term(&mut copy, &self.partition, &partials));
                 let kind = NodeKind::Reduce(reduction(node).of_parts(), along);
                 copy.graph.push(Node { kind, args: vec![term], ..node.clone() })
             } else {
@@ -280,11 +282,11 @@ impl Split<'_> {
     fn whole(&mut self, round: &Round<'_>) -> Option<Stage> {
         let stage = round.stage;
         let (copy, partials) = self.of_partials(round);
-        let parts = self.cut.parts();
+        let parts = self.partition.parts();
         let along: AxisSet = parts.iter().copied().collect();
         let known = copy.known(&stage.known);
-        if let Some(chunk) = self.cut.chunk.filter(|_| copy.graph.is_looped(along)) {
-            let of_rows = (vec![chunk], self.cut.inner.clone());
+        if let Some(chunk) = self.partition.chunk.filter(|_| copy.graph.is_looped(along)) {
+            let of_rows = (vec![chunk], self.partition.inner.clone());
             let made = self.after_parts(round, (&copy, &partials), of_rows);
             self.push(made, "elements");
             return None;
@@ -379,7 +381,7 @@ impl Split<'_> {
     fn name(&self, stage: &mut Stage, what: &str) {
         let rounds = self.stages.len() / 2;
         let number = if rounds > 0 { format!("_{rounds}") } else { String::new() };
-        stage.name = format!("{}_{what}{number}{}", self.work.name, self.cut.tag());
+        stage.name = format!("{}_{what}{number}{}", self.work.name, self.partition.tag());
     }
 
     fn push(&mut self, mut stage: Stage, what: &str) {
@@ -404,9 +406,9 @@ fn memory(
 }
 
 /// Shows parts that take turns what they read: each every so many of the coordinates along what is cut.
-fn take_turns(operand: &mut Operand, cut: &Cut) {
-    let along = operand.axes.iter().position(|&axis| axis == cut.along());
-    if let (Some(along), Some(interleave)) = (along, &cut.interleave) {
+fn take_turns(operand: &mut Operand, partition: &Partition) {
+    let along = operand.axes.iter().position(|&axis| axis == partition.along());
+    if let (Some(along), Some(interleave)) = (along, &partition.interleave) {
         operand.axes.insert(along + 1, interleave.axis);
         operand.interleave_axis = Some(interleave.axis);
     }
@@ -424,7 +426,7 @@ fn configs(split: &Split<'_>, facts: &TargetFacts, when: &[Condition]) -> Vec<Co
         Vectors::Lanes(lanes) => &[lanes, 1],
     };
     let same: Vec<Vec<Scheduled>> =
-        split.stages.iter().map(|stage| same_for_all(stage, facts, split.cut.schedule)).collect();
+        split.stages.iter().map(|stage| same_for_all(stage, facts, split.partition.schedule)).collect();
     let binds = if facts.rebased { binds(split, &same) } else { vec![] };
     let config = |index: IndexWidth, lanes: u8, many: &[Condition]| {
         let mut when = [when, many, &width_conditions(split.work, facts, index), &binds].concat();
@@ -441,7 +443,7 @@ fn configs(split: &Split<'_>, facts: &TargetFacts, when: &[Condition]) -> Vec<Co
             .stages
             .iter()
             .zip(&same)
-            .map(|(stage, same)| launch((stage, same), &split.cut, facts, (index, lanes), &when))
+            .map(|(stage, same)| launch((stage, same), &split.partition, facts, (index, lanes), &when))
             .collect();
         launches[0].when = when;
         launches
@@ -473,10 +475,10 @@ fn same_for_all(stage: &Stage, facts: &TargetFacts, schedule: Schedule) -> Vec<S
 
 /// Conditions for vectors of so many lanes.
 fn aligned(split: &Split<'_>, same: &[Vec<Scheduled>], lanes: i64) -> Vec<Condition> {
-    let cut = &split.cut;
-    let of_stage = |(stage, same): (&Stage, &Vec<Scheduled>)| match (stage.over, cut.schedule) {
+    let partition = &split.partition;
+    let of_stage = |(stage, same): (&Stage, &Vec<Scheduled>)| match (stage.over, partition.schedule) {
         (Over::Parts, Schedule::Column) => {
-            vec![Condition::Divides(column::aligned(&stage.work(), cut), lanes)]
+            vec![Condition::Divides(column::aligned(&stage.work(), partition), lanes)]
         }
         (Over::Elements, Schedule::Column) => {
             let conditions = same.iter().flat_map(|config| config.when.clone());
@@ -485,7 +487,7 @@ fn aligned(split: &Split<'_>, same: &[Vec<Scheduled>], lanes: i64) -> Vec<Condit
                 .collect()
         }
         (Over::Parts | Over::Folded, Schedule::Row | Schedule::Pointwise) => {
-            vec![Condition::Divides(cut.innermost.clone(), lanes)]
+            vec![Condition::Divides(partition.innermost.clone(), lanes)]
         }
         (Over::Elements, Schedule::Row | Schedule::Pointwise)
         | (Over::Folded, Schedule::Column)
@@ -508,18 +510,18 @@ fn once(conditions: impl IntoIterator<Item = Condition>) -> Vec<Condition> {
 /// A kernel as it is in a way of these conditions.
 fn launch(
     (stage, same): (&Stage, &[Scheduled]),
-    cut: &Cut,
+    partition: &Partition,
     facts: &TargetFacts,
     (index, lanes): (IndexWidth, u8),
     when: &[Condition],
 ) -> Scheduled {
     let work = stage.work();
     let mut made = match stage.over {
-        Over::Parts => match cut.schedule {
-            Schedule::Column => column::parts(&work, facts, cut, (index, lanes)),
-            Schedule::Row | Schedule::Pointwise => row::parts(&work, facts, cut, (index, lanes)),
+        Over::Parts => match partition.schedule {
+            Schedule::Column => column::parts(&work, facts, partition, (index, lanes)),
+            Schedule::Row | Schedule::Pointwise => row::parts(&work, facts, partition, (index, lanes)),
         },
-        Over::Folded => row::folded(&work, facts, cut, (index, lanes)),
+        Over::Folded => row::folded(&work, facts, partition, (index, lanes)),
         Over::Rows | Over::Elements => {
             let holds = |config: &&Scheduled| config.when.iter().all(|condition| condition.follows(when));
             let first = same.iter().find(holds);
@@ -529,9 +531,9 @@ fn launch(
     let buffers = made.buffers.iter_mut().zip(&mut made.kernel.buffers);
     for (arg, buffer) in buffers {
         let mut views = work.operands.iter().filter(|operand| operand.slot == arg.slot);
-        let is_line = views.all(|operand| is_line(stage, cut, operand));
+        let is_line = views.all(|operand| is_line(stage, partition, operand));
         if is_line && (facts.rebased || arg.access != Access::Read) {
-            (arg.reach, buffer.strided) = (Footprint::Linear(cut.whole()), false);
+            (arg.reach, buffer.strided) = (Footprint::Linear(partition.whole()), false);
         }
     }
     made.when.clear();
@@ -539,13 +541,13 @@ fn launch(
 }
 
 /// Whether the parts of an operand follow each other in it, as they do in all.
-fn is_line(stage: &Stage, cut: &Cut, operand: &Operand) -> bool {
+fn is_line(stage: &Stage, partition: &Partition, operand: &Operand) -> bool {
     let by_parts = match stage.over {
-        Over::Parts => stage.group.order == [cut.part],
+        Over::Parts => stage.group.order == [partition.part],
         Over::Folded => true,
         Over::Rows | Over::Elements => false,
     };
-    by_parts && !operand.moved && operand.axes == cut.inner
+    by_parts && !operand.moved && operand.axes == partition.inner
 }
 
 /// What must be bound for elements to be read in any order.
@@ -556,7 +558,7 @@ fn binds(split: &Split<'_>, same: &[Vec<Scheduled>]) -> Vec<Condition> {
         let needed: Vec<Condition> = match stage.over {
             Over::Parts | Over::Folded => {
                 let whole = work.operands.iter().filter(|operand| is_windowed(&work, operand));
-                let whole = whole.filter(|operand| !is_line(stage, &split.cut, operand));
+                let whole = whole.filter(|operand| !is_line(stage, &split.partition, operand));
                 whole.map(|operand| Condition::Binds(bytes(work.graph, operand))).collect()
             }
             // Few, and each read where it is written.

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Copy;
-use super::partition::Cut;
+use super::partition::Partition;
 use crate::fuse::Group;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
@@ -280,14 +280,14 @@ impl Merge {
         id: NodeId,
         node: &Node,
         copy: &mut Copy,
-        cut: &Cut,
+        partition: &Partition,
     ) -> Option<NodeId> {
         match *self {
             Merge::FromMean { mean, sum, .. } if mean == id => {
                 let sum = copy.of(sum);
                 let mut write = Writer { graph: &mut copy.graph, span: node.span };
-                let count = write.count(cut);
-                Some(write.mean(cut, sum, count))
+                let count = write.count(partition);
+                Some(write.mean(partition, sum, count))
             }
             Merge::Exponentials { difference, most, .. } | Merge::Distances { difference, most, .. }
                 if difference == id =>
@@ -309,7 +309,7 @@ impl Merge {
     pub(in crate::schedule) fn term(
         &self,
         copy: &mut Copy,
-        cut: &Cut,
+        partition: &Partition,
         partials: &BTreeMap<NodeId, NodeId>,
     ) -> NodeId {
         let own = partials[&self.reduce()];
@@ -320,8 +320,8 @@ impl Merge {
             Merge::FromMean { squares, distances, mean, sum, .. } => {
                 let mean = copy.of(mean);
                 let mut write = Writer { graph: &mut copy.graph, span };
-                let count = write.count(cut);
-                let of_part = write.mean(cut, partials[&sum], count);
+                let count = write.count(partition);
+                let of_part = write.mean(partition, partials[&sum], count);
                 let distance = write.apply(Op::Sub, &[of_part, mean]);
                 let each = if squares { write.apply(Op::Mul, &[distance, distance]) } else { distance };
                 let more = write.apply(Op::Mul, &[count, each]);
@@ -337,7 +337,7 @@ impl Merge {
                     // What takes off the rounding of a mean may overflow to the other side.
                     all = write.unless_infinite(all, corrected);
                 }
-                match cut.interleave {
+                match partition.interleave {
                     None => all,
                     // Nothing times an infinite distance is no number.
                     Some(_) => {
@@ -368,7 +368,7 @@ impl Merge {
                 let mut write = Writer { graph: &mut copy.graph, span };
                 let of_part = write.finite(partials[&most]);
                 let distance = write.apply(Op::Sub, &[of_part, row]);
-                let count = weights.map_or_else(|| write.count(cut), |weights| partials[&weights]);
+                let count = weights.map_or_else(|| write.count(partition), |weights| partials[&weights]);
                 let more = write.apply(Op::Mul, &[count, distance]);
                 write.apply(Op::Add, &[own, more])
             }
@@ -381,11 +381,11 @@ impl Merge {
                 let nan = write.apply(Op::Ne, &[of_part, of_part]);
                 let found = write.apply(Op::Or, &[same, nan]);
                 let place = write.apply(Op::Select, &[found, own, instead]);
-                match cut.interleave {
+                match partition.interleave {
                     None => place,
                     // A part without elements has nothing instead either.
                     Some(_) => {
-                        let (count, zero) = (write.count(cut), write.literal(0.0));
+                        let (count, zero) = (write.count(partition), write.literal(0.0));
                         let none = write.apply(Op::Eq, &[count, zero]);
                         write.apply(Op::Select, &[none, own, place])
                     }
@@ -427,8 +427,8 @@ impl Writer<'_> {
     }
 
     /// The mean of a part, of the sum of so many elements. Of those that take turns some may have none.
-    fn mean(&mut self, cut: &Cut, sum: NodeId, count: NodeId) -> NodeId {
-        let count = match cut.interleave {
+    fn mean(&mut self, partition: &Partition, sum: NodeId, count: NodeId) -> NodeId {
+        let count = match partition.interleave {
             None => count,
             Some(_) => {
                 let one = self.literal(1.0);
@@ -439,21 +439,21 @@ impl Writer<'_> {
     }
 
     /// The elements of a part: as all have, but for those of the last run.
-    fn count(&mut self, cut: &Cut) -> NodeId {
-        let number = self.coordinate(cut.part);
-        let last = self.leaf(NodeKind::Extent(cut.last()), DType::I32, AxisSet::EMPTY);
-        let [rest, whole] = match &cut.interleave {
-            None => [cut.rest(), cut.whole()].map(|count| self.number(count)),
+    fn count(&mut self, partition: &Partition) -> NodeId {
+        let number = self.coordinate(partition.part);
+        let last = self.leaf(NodeKind::Extent(partition.last()), DType::I32, AxisSet::EMPTY);
+        let [rest, whole] = match &partition.interleave {
+            None => [partition.rest(), partition.whole()].map(|count| self.number(count)),
             Some(interleave) => {
                 let index = self.coordinate(interleave.axis);
-                let each = cut.rest() / interleave.count.clone();
-                let over = cut.rest() - each.clone() * interleave.count.clone();
+                let each = partition.rest() / interleave.count.clone();
+                let over = partition.rest() - each.clone() * interleave.count.clone();
                 let over = self.leaf(NodeKind::Extent(over), DType::I32, AxisSet::EMPTY);
                 let has_more = self.apply(Op::Lt, &[index, over]);
                 let [more, each] =
                     [each.clone() + DimExpr::constant(1), each].map(|count| self.number(count));
                 let rest = self.apply(Op::Select, &[has_more, more, each]);
-                [rest, self.number(cut.whole() / interleave.count.clone())]
+                [rest, self.number(partition.whole() / interleave.count.clone())]
             }
         };
         let is_last = self.apply(Op::Eq, &[number, last]);

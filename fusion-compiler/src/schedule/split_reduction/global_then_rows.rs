@@ -25,8 +25,8 @@ pub(in crate::schedule) fn global_then_rows(
     let mut scratch = Vec::new();
     let [all, rows] = at_once(work, &reduces, &mut scratch);
     let mut configs = Vec::new();
-    if let Some((cut, pays)) = into_few(&all.work(), facts) {
-        let mut split = Split { work, cut, scratch, stages: vec![] };
+    if let Some((partition, pays)) = into_few(&all.work(), facts) {
+        let mut split = Split { work, partition, scratch, stages: vec![] };
         configs = in_parts(&mut split, facts, (reduces, &pays));
         scratch = split.scratch;
     }
@@ -76,7 +76,7 @@ fn in_parts(
     (reduces, pays): (Vec<NodeId>, &Condition),
 ) -> Vec<Config> {
     let mut stage = split.all();
-    let order = split.cut.parts();
+    let order = split.partition.parts();
     // There may be few parts, but they are gone through as many are.
     stage.graph.looped = stage.graph.looped.union(order.iter().copied().collect());
     let partials = reduces.iter().map(|&id| {
@@ -92,7 +92,7 @@ fn in_parts(
     let mut rows = split.after_parts(&round, (&copy, &partials), of_rows);
     split.name(&mut rows, "rows");
     let parts = &split.stages[0];
-    let schedule = split.cut.schedule;
+    let schedule = split.partition.schedule;
     let same: Vec<Vec<Scheduled>> =
         split.stages.iter().map(|stage| same_for_all(stage, facts, schedule)).collect();
     let binds = if facts.rebased { binds(split, &same) } else { vec![] };
@@ -103,9 +103,9 @@ fn in_parts(
         when.extend(width_conditions(&parts.work(), facts, index));
         when.extend(binds.clone());
         if lanes > 1 {
-            when.push(Condition::Divides(split.cut.innermost.clone(), lanes.into()));
+            when.push(Condition::Divides(split.partition.innermost.clone(), lanes.into()));
         }
-        let parts = launch((parts, &same[0]), &split.cut, facts, (index, lanes), &when);
+        let parts = launch((parts, &same[0]), &split.partition, facts, (index, lanes), &when);
         vec![Scheduled { when: once(when), ..parts }, rows]
     };
     row::row(&rows.work(), facts).into_iter().map(config).collect()

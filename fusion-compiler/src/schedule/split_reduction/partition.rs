@@ -16,7 +16,7 @@ use crate::target::{TargetFacts, Vectors};
 
 /// How rows are cut into parts.
 #[derive(Clone)]
-pub(in crate::schedule) struct Cut {
+pub(in crate::schedule) struct Partition {
     /// How the elements of rows lie.
     pub(in crate::schedule) schedule: Schedule,
     /// The number of the run.
@@ -53,7 +53,7 @@ pub(in crate::schedule) struct Interleave {
     pub(in crate::schedule) count: DimExpr,
 }
 
-impl Cut {
+impl Partition {
     /// The number of the last run.
     pub(in crate::schedule) fn last(&self) -> DimExpr {
         self.count.clone() - DimExpr::constant(1)
@@ -118,41 +118,41 @@ const INNER_MIN: i64 = 1024;
 
 /// How to cut the rows, and when it pays: lines by the numbers of their elements, other rows along the innermost dim where that is
 /// long, else along the outermost axis.
-pub(in crate::schedule) fn cuts(
+pub(in crate::schedule) fn partitions(
     work: &Work<'_>,
     facts: &TargetFacts,
     schedule: Schedule,
-) -> Vec<(Cut, Vec<Condition>)> {
-    let Some((cut, all)) = uncut(work, facts, schedule) else { return vec![] };
-    let (extent, is_line) = (cut.extent.clone(), cut.outer.is_empty());
+) -> Vec<(Partition, Vec<Condition>)> {
+    let Some((partition, all)) = unpartitioned(work, facts, schedule) else { return vec![] };
+    let (extent, is_line) = (partition.extent.clone(), partition.outer.is_empty());
     let made = match schedule {
         Schedule::Pointwise => None,
-        Schedule::Row => Some(of_lines(work, facts, cut)),
-        Schedule::Column => of_columns(work, facts, cut),
+        Schedule::Row => Some(of_lines(work, facts, partition)),
+        Schedule::Column => of_columns(work, facts, partition),
     };
-    let Some((cut, mut when)) = made else { return vec![] };
+    let Some((partition, mut when)) = made else { return vec![] };
     when.push(Condition::AtLeast(all, row_min(work, facts, schedule)));
-    let mut cuts = vec![(cut, when.clone())];
+    let mut partitions = vec![(partition, when.clone())];
     if !is_line {
-        cuts[0].1.push(Condition::AtLeast(extent, INNER_MIN));
-        cuts.push((along_outermost(work, &cuts[0].0), when));
+        partitions[0].1.push(Condition::AtLeast(extent, INNER_MIN));
+        partitions.push((along_outermost(work, &partitions[0].0), when));
     }
-    cuts.retain(|(_, when)| !when.iter().any(|condition| condition.known() == Some(false)));
-    cuts.iter_mut().for_each(|(_, when)| when.retain(|condition| condition.known().is_none()));
-    cuts
+    partitions.retain(|(_, when)| !when.iter().any(|condition| condition.known() == Some(false)));
+    partitions.iter_mut().for_each(|(_, when)| when.retain(|condition| condition.known().is_none()));
+    partitions
 }
 
 /// How to cut the only row, whose parts every block may combine again, and when it pays.
-pub(in crate::schedule) fn into_few(work: &Work<'_>, facts: &TargetFacts) -> Option<(Cut, Condition)> {
-    let (cut, all) = uncut(work, facts, Schedule::Row)?;
-    let (is_line, len) = (cut.outer.is_empty(), len_of_few(&all, facts));
-    let cut = Cut { count: cut.extent.clone().ceil_div(len.clone()), len, ..cut };
-    let cut = if is_line { cut } else { along_outermost(work, &cut) };
-    Some((cut, Condition::AtLeast(all, facts.parts.row_min)))
+pub(in crate::schedule) fn into_few(work: &Work<'_>, facts: &TargetFacts) -> Option<(Partition, Condition)> {
+    let (partition, all) = unpartitioned(work, facts, Schedule::Row)?;
+    let (is_line, len) = (partition.outer.is_empty(), len_of_few(&all, facts));
+    let partition = Partition { count: partition.extent.clone().ceil_div(len.clone()), len, ..partition };
+    let partition = if is_line { partition } else { along_outermost(work, &partition) };
+    Some((partition, Condition::AtLeast(all, facts.parts.row_min)))
 }
 
 /// Rows, and of how many elements, before they are cut.
-fn uncut(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> Option<(Cut, DimExpr)> {
+fn unpartitioned(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> Option<(Partition, DimExpr)> {
     let (graph, group) = (work.graph, work.group);
     if graph.axes.len() + AXES_OF_PARTS > AXES_MAX {
         return None;
@@ -165,7 +165,7 @@ fn uncut(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> Option<(Cu
     let (outer, inner) = all.split_at(all.len() - in_line);
     let innermost = inner.last()?.extent.clone();
     let axes = |dims: &[SpaceDim]| dims.iter().flat_map(|dim| dim.axes.clone()).collect();
-    let cut = Cut {
+    let partition = Partition {
         schedule,
         part: AxisId(graph.axes.len() as u8),
         interleave: None,
@@ -180,7 +180,7 @@ fn uncut(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> Option<(Cu
         count: product(inner),
         innermost,
     };
-    Some((cut, product(&all)))
+    Some((partition, product(&all)))
 }
 
 /// Elements of the shortest rows that it pays for.
@@ -207,9 +207,9 @@ const FOLDED_MAX: i64 = UNIFORM_LEN as i64;
 
 /// Whether so few parts are worth it that the kernel which stores elements can combine them for itself: of the only row, which
 /// is a line and is gone through once before, so that no block has to hold a part, however long.
-fn is_folded(work: &Work<'_>, cut: &Cut) -> bool {
+fn is_folded(work: &Work<'_>, partition: &Partition) -> bool {
     let of_elements = |store: &Store| work.group.is_of_elements(store);
-    let is_line = work.group.order.is_empty() && cut.outer.is_empty();
+    let is_line = work.group.order.is_empty() && partition.outer.is_empty();
     is_line && work.group.stores.iter().any(of_elements) && steps(work).iter().all(|(before, _)| *before == 0)
 }
 
@@ -221,15 +221,15 @@ fn len_of_few(all: &DimExpr, facts: &TargetFacts) -> DimExpr {
 }
 
 /// Runs of elements, where rows are few.
-fn of_lines(work: &Work<'_>, facts: &TargetFacts, cut: Cut) -> (Cut, Vec<Condition>) {
+fn of_lines(work: &Work<'_>, facts: &TargetFacts, partition: Partition) -> (Partition, Vec<Condition>) {
     let when = vec![Condition::AtMost(rows(work, &work.group.order), facts.parts.rows_max)];
-    let (chunk, len) = if is_folded(work, &cut) {
-        (Some(AxisId(cut.part.0 + 1)), len_of_few(&cut.extent, facts))
+    let (chunk, len) = if is_folded(work, &partition) {
+        (Some(AxisId(partition.part.0 + 1)), len_of_few(&partition.extent, facts))
     } else {
         (None, DimExpr::constant(facts.parts.len))
     };
-    let count = cut.extent.clone().ceil_div(len.clone());
-    (Cut { chunk, len, count, ..cut }, when)
+    let count = partition.extent.clone().ceil_div(len.clone());
+    (Partition { chunk, len, count, ..partition }, when)
 }
 
 /// The longest part of rows side by side, in steps, but of rows of more than `STEPS_EACH` for each step that are added up so
@@ -238,8 +238,12 @@ const STEPS_MAX: i64 = 1024;
 const STEPS_EACH: i64 = 1 << 16;
 
 /// Parts of rows side by side. If something is read along what is cut: from there they have their order.
-fn of_columns(work: &Work<'_>, facts: &TargetFacts, cut: Cut) -> Option<(Cut, Vec<Condition>)> {
-    let (order, along) = (&work.group.order, cut.along());
+fn of_columns(
+    work: &Work<'_>,
+    facts: &TargetFacts,
+    partition: Partition,
+) -> Option<(Partition, Vec<Condition>)> {
+    let (order, along) = (&work.group.order, partition.along());
     let place = |axes: &[AxisId], axis| axes.iter().position(|&other| other == axis);
     let read = work.group.loads.iter().map(|load: &Load| &work.operands[usize::from(work.loads[load].0)]);
     let widest =
@@ -265,36 +269,36 @@ fn of_columns(work: &Work<'_>, facts: &TargetFacts, cut: Cut) -> Option<(Cut, Ve
     let more = number(STEPS_MAX - columns.steps) * all.clone();
     let steps = number(columns.steps)
         + more / (all.clone() + number(STEPS_EACH))
-        + cut.extent.clone() / number(STEPS_EACH);
+        + partition.extent.clone() / number(STEPS_EACH);
     let len = steps * count.clone();
-    let interleave = (!is_moved).then_some(Interleave { axis: AxisId(cut.part.0 + 1), count });
+    let interleave = (!is_moved).then_some(Interleave { axis: AxisId(partition.part.0 + 1), count });
     let before = if is_moved { run_of_minor(order, before) } else { before };
-    let runs = cut.extent.clone().ceil_div(len.clone());
+    let runs = partition.extent.clone().ceil_div(len.clone());
     // Where nothing has elements of all rows along what is cut, parts of many would take more memory than all that is read.
     let is_of_all = order.iter().all(|axis| widest.axes.contains(axis));
     let few = (!is_of_all).then(|| Condition::AtMost(all.clone(), facts.parts.rows_max));
     let when = [Condition::AtLeast(all, 1)].into_iter().chain(few).collect();
-    Some((Cut { interleave, before, len, count: runs, ..cut }, when))
+    Some((Partition { interleave, before, len, count: runs, ..partition }, when))
 }
 
 /// The same along the outermost axis, by runs of it.
-fn along_outermost(work: &Work<'_>, cut: &Cut) -> Cut {
+fn along_outermost(work: &Work<'_>, partition: &Partition) -> Partition {
     let (graph, group) = (work.graph, work.group);
     let (&alone, rest) = group.cols.split_first().unwrap_or_else(|| unreachable!("a row has axes"));
     let each = DimExpr::product(rest.iter().map(|&axis| &graph.axis(axis).extent));
     let extent = graph.axis(alone).extent.clone();
-    let steps = match &cut.interleave {
-        None => cut.len.clone(),
-        Some(interleave) => cut.len.clone() / interleave.count.clone(),
+    let steps = match &partition.interleave {
+        None => partition.len.clone(),
+        Some(interleave) => partition.len.clone() / interleave.count.clone(),
     };
     let len = steps.ceil_div(each.clone());
     let count = extent.clone().ceil_div(len.clone());
     let (outer, inner, alone) = (vec![], group.cols.clone(), Some(alone));
-    let before = match cut.schedule {
-        Schedule::Column => run_of_minor(&group.order, cut.before),
-        Schedule::Row | Schedule::Pointwise => cut.before,
+    let before = match partition.schedule {
+        Schedule::Column => run_of_minor(&group.order, partition.before),
+        Schedule::Row | Schedule::Pointwise => partition.before,
     };
-    Cut { interleave: None, outer, inner, alone, before, extent, len, each, count, ..cut.clone() }
+    Partition { interleave: None, outer, inner, alone, before, extent, len, each, count, ..partition.clone() }
 }
 
 /// Where among the axes of rows those of parts may be that take no turns: vectors run along rows, not along parts, whose

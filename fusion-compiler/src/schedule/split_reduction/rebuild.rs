@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::Operand;
 use super::super::staging::reduction;
-use super::partition::Cut;
+use super::partition::Partition;
 use crate::fuse::Load;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet, Graph, Node, NodeId, NodeKind, SpanId};
@@ -40,21 +40,21 @@ impl Copy {
     }
 
     /// A node where parts are combined. The coordinate along what is cut is that of the first of those that take turns.
-    pub(super) fn of_part(&mut self, node: &Node, cut: &Cut, within: AxisSet) -> NodeId {
-        if let Some(interleave) = &cut.interleave
-            && node.kind == NodeKind::Coord(cut.along())
+    pub(super) fn of_part(&mut self, node: &Node, partition: &Partition, within: AxisSet) -> NodeId {
+        if let Some(interleave) = &partition.interleave
+            && node.kind == NodeKind::Coord(partition.along())
         {
-            let (first, interleave) = (self.coordinate(cut.along()), self.coordinate(interleave.axis));
+            let (first, interleave) = (self.coordinate(partition.along()), self.coordinate(interleave.axis));
             return self.graph.apply(Op::Add, &[first, interleave], node.span);
         }
-        let node = Node { axes: cut.of_part(node.axes), ..node.clone() };
+        let node = Node { axes: partition.of_part(node.axes), ..node.clone() };
         self.node(&node, within)
     }
 
     /// What a reduction gives for each part.
-    pub(super) fn partial(&mut self, node: &Node, cut: &Cut, parts: AxisSet) -> NodeId {
+    pub(super) fn partial(&mut self, node: &Node, partition: &Partition, parts: AxisSet) -> NodeId {
         let args = node.args.iter().map(|&arg| self.of(arg)).collect();
-        let kind = NodeKind::Reduce(reduction(node), cut.inner.iter().copied().collect());
+        let kind = NodeKind::Reduce(reduction(node), partition.inner.iter().copied().collect());
         self.graph.push(Node { kind, args, axes: parts, ..node.clone() })
     }
 
