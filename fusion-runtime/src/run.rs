@@ -23,12 +23,12 @@ use crate::tensor::{Element, Float, RawTensor, Tensor};
 /// # Errors
 /// Errors in the arguments, before any launch; then any failure of the device.
 pub fn run<const N: usize>(plan: &Plan, args: &mut [Arg<'_>]) -> Result<[RawTensor; N]> {
-    let made = execute(plan, args, None)?;
-    let results = made.iter().flatten().count();
+    let allocated = execute(plan, args, None)?;
+    let results = allocated.iter().flatten().count();
     if results != N {
         return Err(argument(plan, format!("{N} results asked for, {results} made")));
     }
-    let mut results = made.into_iter().flatten();
+    let mut results = allocated.into_iter().flatten();
     Ok(std::array::from_fn(|_| results.next().unwrap_or_else(|| unreachable!("there are N results"))))
 }
 
@@ -67,46 +67,46 @@ pub fn run_into(plan: &Plan, args: &mut [Arg<'_>], outs: &mut [Arg<'_>]) -> Resu
 }
 
 /// Tensors that a call allocates, by output; `None` for a tensor of the caller.
-type Made = SmallVec<[Option<RawTensor>; 2]>;
+type Allocated = SmallVec<[Option<RawTensor>; 2]>;
 
 /// Runs a plan. Returns the tensors that it allocated, except those that replace an argument.
-fn execute(plan: &Plan, args: &mut [Arg<'_>], outs: Option<&mut [Arg<'_>]>) -> Result<Made> {
+fn execute(plan: &Plan, args: &mut [Arg<'_>], outs: Option<&mut [Arg<'_>]>) -> Result<Allocated> {
     let outs = outs.unwrap_or_default();
     let bound = bind(plan, args, outs)?;
     let (target, limits) = (bound.device.0.target(), bound.device.limits());
     let program = plan.program(target);
     let program = program.ok_or_else(|| not_compiled(&plan.name, &plan.lacks, &bound.device))?;
-    let mut made = make_outputs(plan, &bound, outs)?;
+    let mut allocated = make_outputs(plan, &bound, outs)?;
     own_in_place(plan, args)?;
     check_alias(plan, args, outs)?;
-    run_steps(program, &State { plan, bound: &bound, limits, args, outs, made: &made })?;
-    for (output, made) in plan.outputs.iter().zip(&mut made) {
+    run_steps(program, &State { plan, bound: &bound, limits, args, outs, allocated: &allocated })?;
+    for (output, allocated) in plan.outputs.iter().zip(&mut allocated) {
         if let Dest::Replaces(param) = output.dest
             && let Some(Arg::TensorMut(old)) = args.get_mut(usize::from(param))
-            && let Some(new) = made.take()
+            && let Some(new) = allocated.take()
         {
             old.replace(new)?;
         }
     }
-    Ok(made)
+    Ok(allocated)
 }
 
 /// Allocates the outputs of a call, or checks the caller's tensors for them and makes their memory unique.
-fn make_outputs(plan: &Plan, bound: &Bound, outs: &mut [Arg<'_>]) -> Result<Made> {
+fn make_outputs(plan: &Plan, bound: &Bound, outs: &mut [Arg<'_>]) -> Result<Allocated> {
     let given = outs.len();
     let returned = |output: &&Output| output.dest == Dest::Returned;
     if given > 0 && given != plan.outputs.iter().filter(returned).count() {
         return Err(argument(plan, format!("{given} tensors given for its results")));
     }
     let mut outs = outs.iter_mut().enumerate();
-    let mut made = Made::new();
+    let mut allocated = Allocated::new();
     // All tensors are checked before the first one changes.
     let mut ready: SmallVec<[&mut RawTensor; 2]> = SmallVec::new();
     for output in plan.outputs.iter() {
         let out = if output.dest == Dest::Returned { outs.next() } else { None };
         let Some((i, out)) = out else {
             let shape = bound.output_shape(plan, output)?;
-            made.push(Some(RawTensor::allocate(&bound.device, output.dtype, shape)?));
+            allocated.push(Some(RawTensor::allocate(&bound.device, output.dtype, shape)?));
             continue;
         };
         let Arg::TensorMut(out) = out else {
@@ -114,10 +114,10 @@ fn make_outputs(plan: &Plan, bound: &Bound, outs: &mut [Arg<'_>]) -> Result<Made
         };
         check_out(plan, bound, output, (&|| out_name(i, given), out))?;
         ready.push(out);
-        made.push(None);
+        allocated.push(None);
     }
     ready.into_iter().try_for_each(RawTensor::make_unique_uninit)?;
-    Ok(made)
+    Ok(allocated)
 }
 
 /// Returns the name of output `i` among the `given` parameters of `into`.
@@ -188,7 +188,7 @@ struct State<'a> {
     limits: Limits,
     args: &'a [Arg<'a>],
     outs: &'a [Arg<'a>],
-    made: &'a [Option<RawTensor>],
+    allocated: &'a [Option<RawTensor>],
 }
 
 /// A temporary with memory.
@@ -309,10 +309,10 @@ impl<'a> State<'a> {
     }
 
     fn output(&self, i: usize) -> Option<&RawTensor> {
-        let made = self.made.get(i)?.as_ref();
+        let allocated = self.allocated.get(i)?.as_ref();
         let returned = |output: &&Output| output.dest == Dest::Returned;
         let number = || self.plan.outputs[..i].iter().filter(returned).count();
-        made.or_else(|| tensor(self.outs.get(number())?))
+        allocated.or_else(|| tensor(self.outs.get(number())?))
     }
 
     fn no_extent(&self, what: &str) -> Error {

@@ -14,9 +14,9 @@ use burn::tensor::{Device, DeviceKind, Int, Tensor, TensorData, activation, modu
 const BURST: Duration = Duration::from_millis(60);
 
 /// The result of a call, which is read once.
-type Made = Tensor<1>;
+type Elements = Tensor<1>;
 
-type Call = Box<dyn FnMut() -> Made>;
+type Call = Box<dyn FnMut() -> Elements>;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -39,16 +39,16 @@ fn main() {
 fn started(workload: &str, large: bool, device: &Device) -> (Call, f64, f64) {
     let mut call = workload_of(workload, large, device);
     device.sync().expect("the inputs are there");
-    let (first, made) = timed(&mut call, device);
-    let values = made.into_data().try_to_vec::<f32>().expect("numbers");
+    let (first, elements) = timed(&mut call, device);
+    let values = elements.into_data().try_to_vec::<f32>().expect("numbers");
     (call, first, values.into_iter().map(f64::from).sum())
 }
 
-fn timed(call: &mut Call, device: &Device) -> (f64, Made) {
+fn timed(call: &mut Call, device: &Device) -> (f64, Elements) {
     let start = Instant::now();
-    let made = call();
+    let elements = call();
     device.sync().expect("the device works");
-    (start.elapsed().as_secs_f64(), made)
+    (start.elapsed().as_secs_f64(), elements)
 }
 
 /// Returns multiples of 2⁻¹⁴ from −2 to 2, which are the same in any language.
@@ -59,8 +59,8 @@ fn input<const D: usize>(shape: [usize; D], salt: usize, device: &Device) -> Ten
     Tensor::from_data(TensorData::new(values, shape), device)
 }
 
-fn flat<const D: usize>(made: Tensor<D>) -> Made {
-    made.flatten(0, D - 1)
+fn flat<const D: usize>(elements: Tensor<D>) -> Elements {
+    elements.flatten(0, D - 1)
 }
 
 fn workload_of(workload: &str, large: bool, device: &Device) -> Call {

@@ -32,7 +32,7 @@ struct Renaming {
 }
 
 /// Recomputed values along a new axis, by the corresponding values along the old axis.
-type Made = BTreeMap<Axes, BTreeMap<NodeId, NodeId>>;
+type Recomputed = BTreeMap<Axes, BTreeMap<NodeId, NodeId>>;
 
 /// New node of each old node.
 type Moved = FxHashMap<NodeId, NodeId>;
@@ -47,13 +47,13 @@ pub(super) fn expand(b: &mut Builder<'_>) {
     let renamings = renamings(&b.graph, &uses);
     let nodes = std::mem::take(&mut b.graph.nodes);
     let mut views: FxHashMap<NodeId, Vec<AxisId>> = std::mem::take(&mut b.views).into_iter().collect();
-    let (mut made, mut moved) = (Made::new(), Moved::default());
+    let (mut recomputed, mut moved) = (Recomputed::new(), Moved::default());
     for (i, node) in nodes.into_iter().enumerate() {
         let before = NodeId(i as u32);
         if !uses.needs(before) {
             continue;
         }
-        let view = renamings.get(&before).and_then(|renaming| view(b, renaming, &moved, &mut made));
+        let view = renamings.get(&before).and_then(|renaming| view(b, renaming, &moved, &mut recomputed));
         let now = view.unwrap_or_else(|| {
             let args = node.args.iter().map(|arg| moved[arg]).collect();
             let id = b.graph.push(Node { args, ..node });
@@ -72,10 +72,18 @@ pub(super) fn expand(b: &mut Builder<'_>) {
 }
 
 /// Recomputes a renamed value along the new axis, if that is cheap and possible.
-fn view(b: &mut Builder<'_>, renaming: &Renaming, moved: &Moved, made: &mut Made) -> Option<NodeId> {
+fn view(
+    b: &mut Builder<'_>,
+    renaming: &Renaming,
+    moved: &Moved,
+    recomputed: &mut Recomputed,
+) -> Option<NodeId> {
     let Renaming { of, axes, again } = renaming;
     let is_cheap = is_cheap(&b.graph, axes.0, again.iter().map(|id| moved[id]).collect());
-    is_cheap.then(|| substitute(b, moved[of], *axes, made.entry(*axes).or_default()).ok()).flatten().flatten()
+    is_cheap
+        .then(|| substitute(b, moved[of], *axes, recomputed.entry(*axes).or_default()).ok())
+        .flatten()
+        .flatten()
 }
 
 /// Records a call-time check that coordinates along a dim fit `i32`.

@@ -26,14 +26,16 @@ pub fn skip_unchanged(mut kernel: Kernel) -> Kernel {
     if conds.is_empty() {
         return kernel;
     }
-    let mut made = Made::default();
-    made.collect(&kernel.body[begin..]);
-    if made.is_together {
+    let mut definitions = Definitions::default();
+    definitions.collect(&kernel.body[begin..]);
+    if definitions.is_together {
         return kernel;
     }
-    let Some(cond) = conds.into_iter().find(|&cond| made.is_skipped(&kernel, cond)) else { return kernel };
+    let Some(cond) = conds.into_iter().find(|&cond| definitions.is_skipped(&kernel, cond)) else {
+        return kernel;
+    };
     let mut body = kernel.body.split_off(begin);
-    body.iter_mut().for_each(|stmt| made.choose(&kernel, stmt, cond));
+    body.iter_mut().for_each(|stmt| definitions.choose(&kernel, stmt, cond));
     let Kernel { types, uniforms, body: before, .. } = &mut kernel;
     let mut b = Builder { types, uniforms, body: before };
     let cond = if cond.changes { cond.value } else { b.apply(Op::Not, &[cond.value]) };
@@ -50,14 +52,14 @@ struct Condition {
 
 /// Definitions and stores in the loops of a kernel.
 #[derive(Default)]
-struct Made {
+struct Definitions {
     exprs: FxHashMap<Value, Expr>,
     stores: Vec<(Address, Value)>,
     /// True if threads wait for each other.
     is_together: bool,
 }
 
-impl Made {
+impl Definitions {
     fn collect(&mut self, stmts: &[Stmt]) {
         for stmt in stmts {
             match stmt {

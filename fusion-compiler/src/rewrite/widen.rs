@@ -14,10 +14,10 @@ pub fn widen(graph: Graph) -> Graph {
         return graph;
     }
     let new = Graph { nodes: Vec::with_capacity(2 * nodes.len()), ..graph.clone() };
-    let mut widening = Widening { old: &graph, new, made: Vec::with_capacity(nodes.len()) };
+    let mut widening = Widening { old: &graph, new, forms: Vec::with_capacity(nodes.len()) };
     for node in nodes {
-        let made = widening.node(node);
-        widening.made.push(made);
+        let forms = widening.node(node);
+        widening.forms.push(forms);
     }
     for i in 0..graph.outputs.len() {
         widening.new.outputs[i].node = widening.stored(graph.outputs[i].node);
@@ -27,7 +27,7 @@ pub fn widen(graph: Graph) -> Graph {
 
 /// Forms of a value in the new graph.
 #[derive(Clone, Copy)]
-struct Made {
+struct Forms {
     /// Narrow form, if the value was rounded or wrapped to its dtype.
     stored: Option<NodeId>,
     /// Wide form. The first use converts the narrow form to the wide form.
@@ -38,11 +38,11 @@ struct Widening<'g> {
     old: &'g Graph,
     new: Graph,
     /// Forms by number of the old node.
-    made: Vec<Made>,
+    forms: Vec<Forms>,
 }
 
 impl Widening<'_> {
-    fn node(&mut self, node: &Node) -> Made {
+    fn node(&mut self, node: &Node) -> Forms {
         match &node.kind {
             NodeKind::Input(_) if node.dtype.is_narrow() => stored(self.new.push(node.clone())),
             NodeKind::Extent(_) if node.dtype.is_narrow() && node.dtype.is_int() => {
@@ -78,7 +78,7 @@ impl Widening<'_> {
 
     /// Adds an operation on wide values. `closed` operations only give integers that the dtype of their
     /// operands can represent.
-    fn computed(&mut self, node: &Node, args: Vec<NodeId>, closed: bool) -> Made {
+    fn computed(&mut self, node: &Node, args: Vec<NodeId>, closed: bool) -> Forms {
         let dtype = node.dtype.computed();
         let made = self.new.push(Node { args, dtype, ..node.clone() });
         let narrows = match node.dtype.class() {
@@ -98,9 +98,9 @@ impl Widening<'_> {
     }
 
     /// Indexes a value in the form that its operand has.
-    fn static_index(&mut self, node: &Node) -> Made {
+    fn static_index(&mut self, node: &Node) -> Forms {
         let rest = self.values(&node.args[1..]);
-        let of = self.made[node.args[0].0 as usize].stored.filter(|_| node.dtype.is_narrow());
+        let of = self.forms[node.args[0].0 as usize].stored.filter(|_| node.dtype.is_narrow());
         let (first, dtype) = match of {
             Some(of) => (of, node.dtype),
             None => (self.value(node.args[0]), node.dtype.computed()),
@@ -110,11 +110,11 @@ impl Widening<'_> {
         if of.is_some() { stored(made) } else { value(made) }
     }
 
-    fn converted(&mut self, node: &Node) -> Made {
+    fn converted(&mut self, node: &Node) -> Forms {
         let (arg, from) = (node.args[0], self.old.node(node.args[0]));
         let (dtype, axes, span) = (node.dtype, node.axes, node.span);
         if from.dtype == dtype && from.axes != axes {
-            let Made { stored: of, .. } = self.made[arg.0 as usize];
+            let Forms { stored: of, .. } = self.forms[arg.0 as usize];
             if let Some(of) = of.filter(|_| dtype.is_narrow()) {
                 return stored(self.cast(of, dtype, axes, span));
             }
@@ -161,33 +161,33 @@ impl Widening<'_> {
 
     /// Returns the wide form of a value.
     fn value(&mut self, id: NodeId) -> NodeId {
-        let Made { stored, value } = self.made[id.0 as usize];
+        let Forms { stored, value } = self.forms[id.0 as usize];
         let node = self.old.node(id);
         let made = value.unwrap_or_else(|| {
             let stored = stored.unwrap_or_else(|| unreachable!("a value is made in some form"));
             self.cast(stored, node.dtype.computed(), node.axes, node.span)
         });
-        self.made[id.0 as usize].value = Some(made);
+        self.forms[id.0 as usize].value = Some(made);
         made
     }
 
     /// Returns the stored form of a value.
     fn stored(&mut self, id: NodeId) -> NodeId {
         let node = self.old.node(id);
-        let Made { stored, value } = self.made[id.0 as usize];
+        let Forms { stored, value } = self.forms[id.0 as usize];
         let made = stored.or(value.filter(|_| !node.dtype.is_narrow())).unwrap_or_else(|| {
             let value = self.value(id);
             self.cast(value, node.dtype, node.axes, node.span)
         });
-        self.made[id.0 as usize].stored = Some(made);
+        self.forms[id.0 as usize].stored = Some(made);
         made
     }
 }
 
-fn stored(id: NodeId) -> Made {
-    Made { stored: Some(id), value: None }
+fn stored(id: NodeId) -> Forms {
+    Forms { stored: Some(id), value: None }
 }
 
-fn value(id: NodeId) -> Made {
-    Made { stored: None, value: Some(id) }
+fn value(id: NodeId) -> Forms {
+    Forms { stored: None, value: Some(id) }
 }
