@@ -4,7 +4,7 @@
 use fusion::prelude::*;
 
 use crate::devices::on_devices;
-use crate::{Host, Sum, UNIT, check, check_sums, normalized, positions, roundings, sums};
+use crate::{Host, ReferenceSum, UNIT, check, check_sums, normalized, positions, roundings, sums};
 
 fuse! {
     pub(crate) fn over_outer(x: f32[N, D]) -> f32[D] { sum(x, N) }
@@ -74,7 +74,8 @@ fn any_dims_of_one_tensor() {
             check_sums("N, H, W", &all_but_channels(&x)?, &[c], &over(&[0, 2, 3]));
             check_sums("all", &everything(&x)?, &[], &over(&[0, 1, 2, 3]));
             let of_middle = over(&[0, 3]);
-            let turned: Vec<Sum> = positions(&[h, c]).map(|at| of_middle[at[1] * h + at[0]]).collect();
+            let turned: Vec<ReferenceSum> =
+                positions(&[h, c]).map(|at| of_middle[at[1] * h + at[0]]).collect();
             check_sums("N, W", &all_but_the_middle(&x)?, &[h, c], &turned);
             let flat = Host::of(&[n * c, h * w], host.elements.clone());
             let expected = sums(&flat.shape, &[0], |at| flat.at(at));
@@ -94,7 +95,8 @@ fn of_three_dims() {
             check_sums("C", &over_middle(&x)?, &[n, h], &over(&[1]));
             check_sums("N, H", &over_ends(&x)?, &[c], &over(&[0, 2]));
             let of_rows = over(&[2]);
-            let expected: Vec<Sum> = positions(&[c, n]).map(|at| of_rows[at[1] * c + at[0]]).collect();
+            let expected: Vec<ReferenceSum> =
+                positions(&[c, n]).map(|at| of_rows[at[1] * c + at[0]]).collect();
             check_sums("H", &turned(&x)?, &[c, n], &expected);
         }
         Ok(())
@@ -243,16 +245,17 @@ fn reductions_of_reductions() {
             let x = host.on(device)?;
             let whole = sums(&[n, d], &[1], |at| host.at(at).exp());
             let parts = sums(&[n, d], &[0], |at| host.at(at).exp() / whole[at[0]].value);
-            let bound = |sum: &Sum| (sum.value, sum.bound() + whole[0].bound() / whole[0].value * sum.value);
+            let bound =
+                |sum: &ReferenceSum| (sum.value, sum.bound() + whole[0].bound() / whole[0].value * sum.value);
             let within = parts.iter().map(bound).map(|(value, bound)| (value, bound + 16.0 * UNIT * value));
             check("softmax totals", &softmax_totals(&x)?, &[d], within);
             let rows = sums(&[n, d], &[1], |at| host.at(at));
-            let all = Sum::of(host.elements.iter().map(|&x| f64::from(x)));
-            let bound = 2.0 * (all.bound() + rows.iter().map(Sum::bound).sum::<f64>()) / n as f64;
+            let all = ReferenceSum::of(host.elements.iter().map(|&x| f64::from(x)));
+            let bound = 2.0 * (all.bound() + rows.iter().map(ReferenceSum::bound).sum::<f64>()) / n as f64;
             check("mean of sums", &mean_of_sums(&x)?, &[], [(all.value / n as f64, bound)]);
             let largest = rows.iter().map(|row| row.value).fold(f64::NEG_INFINITY, f64::max);
             let least = rows.iter().map(|row| row.value).fold(f64::INFINITY, f64::min);
-            let bound = 3.0 * rows.iter().map(Sum::bound).fold(0.0, f64::max);
+            let bound = 3.0 * rows.iter().map(ReferenceSum::bound).fold(0.0, f64::max);
             check("spread", &spread(&x)?, &[], [(largest - least, bound)]);
         }
         Ok(())

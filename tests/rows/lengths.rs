@@ -4,7 +4,7 @@
 use fusion::prelude::*;
 
 use crate::devices::{Kind, devices};
-use crate::{Host, Sum, UNIT, check, roundings};
+use crate::{Host, ReferenceSum, UNIT, check, roundings};
 
 fuse! {
     pub(crate) fn total(x: f32[N, D]) -> f32[N] { sum(x, D) }
@@ -63,7 +63,7 @@ fn sums_and_means() {
     each_size_and(also, |device, [n, d]| {
         let host = Host::new(7, &[n, d]);
         let x = host.on(device)?;
-        let sums: Vec<Sum> = host.rows().map(Sum::of).collect();
+        let sums: Vec<ReferenceSum> = host.rows().map(ReferenceSum::of).collect();
         check("sum", &total(&x)?, &[n], sums.iter().map(|sum| (sum.value, sum.bound())));
         if d > 0 {
             let d = d as f64;
@@ -130,7 +130,7 @@ fn layer_norm() {
         let got = normal(&x.on(device)?, &gamma.on(device)?, &beta.on(device)?, 1e-5)?;
         let expected = x.rows().flat_map(|row| {
             let (len, unit) = (row.len() as f64, roundings(row.len()) * UNIT);
-            let sum = Sum::of(row.iter().copied());
+            let sum = ReferenceSum::of(row.iter().copied());
             let mean = sum.value / len;
             let var = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / len;
             let scale = (var + f64::from(1e-5_f32)).sqrt().recip();

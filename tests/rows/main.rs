@@ -87,15 +87,15 @@ fn positions(shape: &[usize]) -> impl Iterator<Item = Vec<usize>> + use<> {
 
 /// A sum of terms, with the sum of their magnitudes.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sum {
+struct ReferenceSum {
     value: f64,
     magnitude: f64,
     terms: usize,
 }
 
-impl Sum {
-    fn of(terms: impl IntoIterator<Item = f64>) -> Sum {
-        let mut sum = Sum::default();
+impl ReferenceSum {
+    fn of(terms: impl IntoIterator<Item = f64>) -> ReferenceSum {
+        let mut sum = ReferenceSum::default();
         terms.into_iter().for_each(|term| sum.add(term));
         sum
     }
@@ -119,9 +119,9 @@ fn roundings(terms: usize) -> f64 {
 }
 
 /// Returns the sums of `term` over the dims `over` of a space, one for each position along the other dims.
-fn sums(shape: &[usize], over: &[usize], term: impl Fn(&[usize]) -> f64) -> Vec<Sum> {
+fn sums(shape: &[usize], over: &[usize], term: impl Fn(&[usize]) -> f64) -> Vec<ReferenceSum> {
     let left: Vec<usize> = (0..shape.len()).filter(|dim| !over.contains(dim)).collect();
-    let mut sums = vec![Sum::default(); left.iter().map(|&dim| shape[dim]).product()];
+    let mut sums = vec![ReferenceSum::default(); left.iter().map(|&dim| shape[dim]).product()];
     for at in positions(shape) {
         let place = left.iter().fold(0, |place, &dim| place * shape[dim] + at[dim]);
         sums[place].add(term(&at));
@@ -132,7 +132,7 @@ fn sums(shape: &[usize], over: &[usize], term: impl Fn(&[usize]) -> f64) -> Vec<
 /// Normalises a row to mean 0 and variance 1, as `layer_norm` does, and returns each element with its bound.
 /// The sums have `roundings`.
 fn normalized(row: &[f64], eps: f64, roundings: f64) -> Vec<(f64, f64)> {
-    let (len, sum) = (row.len() as f64, Sum::of(row.iter().copied()));
+    let (len, sum) = (row.len() as f64, ReferenceSum::of(row.iter().copied()));
     let mean = sum.value / len;
     let scale = (row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / len + eps).sqrt().recip();
     let shift = roundings * UNIT * sum.magnitude / len;
@@ -159,7 +159,7 @@ fn check(what: &str, tensor: &Tensor<f32>, shape: &[usize], expected: impl IntoI
 
 /// Asserts sums whose terms may have been added in any order.
 #[track_caller]
-fn check_sums(what: &str, tensor: &Tensor<f32>, shape: &[usize], expected: &[Sum]) {
-    let any_order = |sum: &Sum| (sum.value, (sum.terms + 24) as f64 * UNIT * sum.magnitude);
+fn check_sums(what: &str, tensor: &Tensor<f32>, shape: &[usize], expected: &[ReferenceSum]) {
+    let any_order = |sum: &ReferenceSum| (sum.value, (sum.terms + 24) as f64 * UNIT * sum.magnitude);
     check(what, tensor, shape, expected.iter().map(any_order));
 }

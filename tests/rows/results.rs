@@ -4,7 +4,7 @@
 use fusion::prelude::*;
 
 use crate::devices::on_devices;
-use crate::{Host, Sum, UNIT, check, roundings, sums};
+use crate::{Host, ReferenceSum, UNIT, check, roundings, sums};
 
 /// Defines the same functions twice: as written in `fused`, and with a kernel for each operation in
 /// `unfused`.
@@ -67,7 +67,7 @@ both! {
 
 const SHAPES: [[usize; 2]; 7] = [[1, 1], [3, 4], [5, 33], [129, 8], [2, 1027], [3, 1100], [0, 5]];
 
-fn each(test: impl Fn(&Device, [usize; 2], &Host, &[Sum]) -> Result<()>) {
+fn each(test: impl Fn(&Device, [usize; 2], &Host, &[ReferenceSum]) -> Result<()>) {
     on_devices(|device| {
         for shape in SHAPES {
             let host = Host::new(31, &shape);
@@ -79,7 +79,7 @@ fn each(test: impl Fn(&Device, [usize; 2], &Host, &[Sum]) -> Result<()>) {
 }
 
 /// Returns the mean of a row and its bound.
-fn mean((sum, d): (&Sum, usize)) -> (f64, f64) {
+fn mean((sum, d): (&ReferenceSum, usize)) -> (f64, f64) {
     (sum.value / d as f64, (sum.bound() + 2.0 * UNIT * sum.magnitude) / d as f64)
 }
 

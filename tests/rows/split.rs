@@ -4,7 +4,7 @@
 use fusion::prelude::*;
 
 use crate::devices::{Kind, devices, exact_devices, on_devices};
-use crate::{Host, Sum, UNIT, check};
+use crate::{Host, ReferenceSum, UNIT, check};
 
 fuse! {
     pub(crate) fn all_sums(x: f32[N]) -> (f32[], f32[], f32[]) { (sum(x), mean(x), norm(x)) }
@@ -106,11 +106,14 @@ pub(crate) fn unit(len: usize) -> f64 {
 
 /// Returns sum, mean and Euclidean norm of each row, with their bounds.
 fn expected_sums(host: &Host) -> [Vec<(f64, f64)>; 3] {
-    let sums: Vec<(Sum, Sum)> =
-        host.rows().map(|row| (Sum::of(row.iter().copied()), Sum::of(row.iter().map(|x| x * x)))).collect();
-    let of =
-        |f: &dyn Fn(&Sum, &Sum) -> (f64, f64)| sums.iter().map(|(sum, squares)| f(sum, squares)).collect();
-    let bound = |sum: &Sum| unit(sum.terms) * sum.magnitude;
+    let sums: Vec<(ReferenceSum, ReferenceSum)> = host
+        .rows()
+        .map(|row| (ReferenceSum::of(row.iter().copied()), ReferenceSum::of(row.iter().map(|x| x * x))))
+        .collect();
+    let of = |f: &dyn Fn(&ReferenceSum, &ReferenceSum) -> (f64, f64)| {
+        sums.iter().map(|(sum, squares)| f(sum, squares)).collect()
+    };
+    let bound = |sum: &ReferenceSum| unit(sum.terms) * sum.magnitude;
     [
         of(&|sum, _| (sum.value, bound(sum))),
         of(&|sum, _| (sum.value / sum.terms as f64, (bound(sum) + UNIT * sum.magnitude) / sum.terms as f64)),
@@ -278,7 +281,7 @@ fn rows_of_several_dims() {
             let (x, y, z) = (Host::new(1, &[n, d]), Host::new(2, &[d]), Host::new(3, &[n]));
             let at = |i: usize| [i / d, i % d];
             let terms: Vec<f64> = (0..n * d).map(|i| x.at(&at(i)) * y.at(&[i % d])).collect();
-            let sum = Sum::of(terms.iter().enumerate().map(|(i, t)| t * z.at(&[i / d])));
+            let sum = ReferenceSum::of(terms.iter().enumerate().map(|(i, t)| t * z.at(&[i / d])));
             let (gx, gy, gz) = (x.on(device)?, y.on(device)?, z.on(device)?);
             let loose = (n * d) as f64 / 32.0 + 64.0;
             let got = weighted(&gx, &gy, &gz)?;
@@ -560,7 +563,7 @@ fn sums_are_accurate() {
     on_devices(|device| {
         for (len, most) in [(4, 1.7e-6), (1 << 10, 3.3e-5), (1 << 16, 1e-6), (1 << 20, 1e-6)] {
             let host = Host::new(len as u32, &[len]);
-            let sum = Sum::of(host.elements.iter().map(|&x| f64::from(x)));
+            let sum = ReferenceSum::of(host.elements.iter().map(|&x| f64::from(x)));
             let got = all_sums(&host.on(device)?)?.0.item()?;
             let error = (f64::from(got) - sum.value).abs() / sum.magnitude;
             assert!(error <= most, "{device}: sum of {len} is off by {error:e}");

@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
 use mail::{barrier_name, mailboxes};
-use memory::{Sum, holds_apart};
+use memory::{AddressSum, holds_apart};
 
 use super::{Writer, fill, identifier, template};
 use crate::ir::dtype::{Class, Const, DType};
@@ -162,7 +162,7 @@ struct Emitter<'k> {
     /// Whole numbers that are known.
     constants: FxHashMap<Value, u64>,
     /// Positions as sums (`add_up`).
-    sums: FxHashMap<Value, Sum>,
+    sums: FxHashMap<Value, AddressSum>,
     /// How many loops are around.
     loops: u32,
     /// Whether what is read here is held, and not read again: it leaves the caches first, for the elements that are. An RMS norm

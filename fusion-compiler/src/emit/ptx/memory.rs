@@ -13,7 +13,7 @@ use crate::ir::op::Op;
 
 /// A position as a sum of others.
 #[derive(Clone)]
-pub(super) struct Sum {
+pub(super) struct AddressSum {
     terms: SmallVec<[Term; 4]>,
     /// Whether all in it are counts: no part is taken off, so that none is larger than the position.
     counts: bool,
@@ -29,9 +29,9 @@ struct Term {
     is_less: bool,
 }
 
-impl Sum {
-    fn one((depth, value): (u32, Value), counts: bool) -> Sum {
-        Sum { terms: smallvec![Term { value, depth, is_less: false }], counts }
+impl AddressSum {
+    fn one((depth, value): (u32, Value), counts: bool) -> AddressSum {
+        AddressSum { terms: smallvec![Term { value, depth, is_less: false }], counts }
     }
 
     /// The terms, those first that inner loops leave alone, if there are such: the assembler makes addresses up to there outside of
@@ -95,7 +95,7 @@ impl Emitter<'_> {
         if !is_position || self.kernel.index == IndexWidth::Bits64 {
             return;
         }
-        let here = || Sum::one((self.loops, value), false);
+        let here = || AddressSum::one((self.loops, value), false);
         let sum = match expr {
             Expr::Const(Const::Int(0..))
             | Expr::Uniform(_)
@@ -109,21 +109,24 @@ impl Emitter<'_> {
                 | Builtin::Clusters
                 | Builtin::GridId
                 | Builtin::GridSize,
-            ) => Sum::one((0, value), true),
+            ) => AddressSum::one((0, value), true),
             Expr::Apply(op, args) => {
                 match (op, self.sums.get(&args[0]), self.sums.get(&args[args.len() - 1])) {
                     (Op::Add, Some(left), Some(right)) => {
                         let terms = left.terms.iter().chain(&right.terms).copied().collect();
-                        Sum { terms, counts: left.counts && right.counts }
+                        AddressSum { terms, counts: left.counts && right.counts }
                     }
                     (Op::Sub, Some(left), Some(right)) => {
                         let taken_off =
                             right.terms.iter().map(|term| Term { is_less: !term.is_less, ..*term });
-                        Sum { terms: left.terms.iter().copied().chain(taken_off).collect(), counts: false }
+                        AddressSum {
+                            terms: left.terms.iter().copied().chain(taken_off).collect(),
+                            counts: false,
+                        }
                     }
                     (Op::Mul | Op::IntDiv | Op::IntRem | Op::And | Op::ShrRaw, Some(left), Some(right)) => {
                         let innermost = left.terms.iter().chain(&right.terms).map(|term| term.depth).max();
-                        Sum::one((innermost.unwrap_or(0), value), left.counts && right.counts)
+                        AddressSum::one((innermost.unwrap_or(0), value), left.counts && right.counts)
                     }
                     (_, None | Some(_), None | Some(_)) => here(),
                 }
@@ -146,7 +149,7 @@ impl Emitter<'_> {
     /// The same of the counter of a loop that begins.
     pub(super) fn count(&mut self, var: Value, start: Value, step: Value) {
         let counts = [start, step].iter().all(|value| self.sums.get(value).is_some_and(|sum| sum.counts));
-        self.sums.insert(var, Sum::one((self.loops + 1, var), counts));
+        self.sums.insert(var, AddressSum::one((self.loops + 1, var), counts));
     }
 
     /// The terms of a position in a buffer, whose address has more bits: only of counts is their sum the position.
@@ -233,7 +236,7 @@ impl Emitter<'_> {
             let narrow = self.register(Bank::Bits32);
             self.line(format_args!("cvt.u32.u64 {narrow}, {};", terms[0].0));
             terms[0].0 = narrow;
-        } else if let Some(apart) = self.sums.get(&index).and_then(Sum::apart) {
+        } else if let Some(apart) = self.sums.get(&index).and_then(AddressSum::apart) {
             terms = apart.into_iter().map(|term| (self.one(term.value), term.is_less)).collect();
         }
         terms.into_iter().fold(base, |base, (term, is_less)| {
