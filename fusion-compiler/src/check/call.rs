@@ -4,7 +4,7 @@
 //! caller. The standard library never sees the user's functions.
 
 use super::build::{Builder, Env, Form, Frame, Origin, Value, VarKind};
-use super::expr::{self, Operand, dtype_of, single, typed};
+use super::expr::{self, Snippet, dtype_of, single, typed};
 use super::{dims, function, guards, index, inline, library, order, reduce, rename, split, weak};
 use crate::diag::{self, Message, hints};
 use crate::ir::dtype::DType;
@@ -172,8 +172,8 @@ fn operation(b: &mut Builder<'_>, env: &mut Env, at: At, op: Op, args: &[Arg]) -
     if args.len() != info.arity {
         return b.error(at, diag::arity(info.name, count(info.arity, "value"), were(args.len())));
     }
-    let mut values: Vec<(Value, Operand<'_>)> =
-        args.iter().map(|arg| (single(b, env, &arg.value), Operand::of(&arg.value))).collect();
+    let mut values: Vec<(Value, Snippet<'_>)> =
+        args.iter().map(|arg| (single(b, env, &arg.value), Snippet::of(&arg.value))).collect();
     if info.typing != Typing::Select {
         return expr::apply(b, at, op, info.name, values);
     }

@@ -41,11 +41,11 @@ pub(super) fn expr(b: &mut Builder<'_>, env: &mut Env, e: &Expr) -> Value {
         ExprKind::Tuple(parts) => Value::Tuple(parts.iter().map(|part| single(b, env, part)).collect()),
         ExprKind::Sized(dim, extent) => b.error(e.at, diag::outside_call(format!("{dim} = {extent}"))),
         ExprKind::Arrow(from, to) => {
-            b.error(e.at, diag::outside_call(format!("{} -> {}", Operand::of(from), Operand::of(to))))
+            b.error(e.at, diag::outside_call(format!("{} -> {}", Snippet::of(from), Snippet::of(to))))
         }
         ExprKind::Range(from, to) => {
             let [from, to] =
-                [from, to].map(|bound| bound.as_ref().map_or(String::new(), |e| Operand::of(e).to_string()));
+                [from, to].map(|bound| bound.as_ref().map_or(String::new(), |e| Snippet::of(e).to_string()));
             b.error(e.at, diag::outside_call(format!("{from}..{to}")))
         }
         ExprKind::Capture(number) => inline::capture(b, *number),
@@ -163,20 +163,20 @@ fn unary(b: &mut Builder<'_>, env: &mut Env, at: At, op: Unary, x: &Expr) -> Val
         Unary::Neg => (Op::Neg, "-"),
         Unary::Not => (Op::Not, "!"),
     };
-    apply(b, at, op, what, vec![(value, Operand::of(x))])
+    apply(b, at, op, what, vec![(value, Snippet::of(x))])
 }
 
 /// Evaluates operators from left to right.
 fn chain(b: &mut Builder<'_>, env: &mut Env, first: &Expr, links: &[Link]) -> Value {
-    let mut left = (single(b, env, first), Operand::of(first));
+    let mut left = (single(b, env, first), Snippet::of(first));
     for Link { op, at, operand } in links {
-        let right = (single(b, env, operand), Operand::of(operand));
-        left = (binary(b, *at, *op, [left, right]), Operand { at: *at, kind: None });
+        let right = (single(b, env, operand), Snippet::of(operand));
+        left = (binary(b, *at, *op, [left, right]), Snippet { at: *at, kind: None });
     }
     left.0
 }
 
-fn binary(b: &mut Builder<'_>, at: At, op: Binary, sides: [(Value, Operand<'_>); 2]) -> Value {
+fn binary(b: &mut Builder<'_>, at: At, op: Binary, sides: [(Value, Snippet<'_>); 2]) -> Value {
     if matches!(op, Binary::And | Binary::Or) {
         for (value, side) in &sides {
             if let Some(dtype) = dtype_of(b, value)
@@ -222,18 +222,18 @@ pub(super) fn dtype_of(b: &Builder<'_>, value: &Value) -> Option<DType> {
 
 /// An operand in a message: its place, and its text if short enough to repeat.
 #[derive(Clone, Copy)]
-pub(super) struct Operand<'e> {
+pub(super) struct Snippet<'e> {
     pub(super) at: At,
     kind: Option<&'e ExprKind>,
 }
 
-impl<'e> Operand<'e> {
-    pub(super) fn of(e: &'e Expr) -> Operand<'e> {
-        Operand { at: e.at, kind: Some(&e.kind) }
+impl<'e> Snippet<'e> {
+    pub(super) fn of(e: &'e Expr) -> Snippet<'e> {
+        Snippet { at: e.at, kind: Some(&e.kind) }
     }
 }
 
-impl fmt::Display for Operand<'_> {
+impl fmt::Display for Snippet<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
             Some(ExprKind::Name(name)) => f.write_str(name),
@@ -249,7 +249,7 @@ pub(super) fn apply(
     at: At,
     op: Op,
     what: &'static str,
-    args: Vec<(Value, Operand<'_>)>,
+    args: Vec<(Value, Snippet<'_>)>,
 ) -> Value {
     let (span, typing, called) = (b.place(at), op.info().typing, b.called(what));
     let weak: Option<Vec<Weak>> = args.iter().map(|(value, _)| as_weak(value)).collect();
@@ -324,7 +324,7 @@ fn as_weak(value: &Value) -> Option<Weak> {
     }
 }
 
-fn resolve_all(b: &mut Builder<'_>, args: &[(Value, Operand<'_>)], dtype: DType) -> Option<Vec<NodeId>> {
+fn resolve_all(b: &mut Builder<'_>, args: &[(Value, Snippet<'_>)], dtype: DType) -> Option<Vec<NodeId>> {
     args.iter().map(|(value, _)| typed(b, value, dtype)).collect()
 }
 
@@ -338,7 +338,7 @@ pub(super) fn typed(b: &mut Builder<'_>, value: &Value, dtype: DType) -> Option<
 }
 
 /// Converts operands to one dtype, the common dtype of the typed operands.
-fn meet(b: &mut Builder<'_>, at: At, what: &str, args: &[(Value, Operand<'_>)]) -> Option<Vec<NodeId>> {
+fn meet(b: &mut Builder<'_>, at: At, what: &str, args: &[(Value, Snippet<'_>)]) -> Option<Vec<NodeId>> {
     if args.iter().any(|(value, _)| matches!(value, Value::Unknown | Value::Tuple(_))) {
         return None;
     }
@@ -387,7 +387,7 @@ pub(super) fn widened(b: &mut Builder<'_>, id: NodeId, dtype: DType) -> Option<N
     b.push(Node { kind: NodeKind::Cast, args: vec![id], dtype, axes, span })
 }
 
-fn mixed(what: &str, left: (DType, Operand<'_>), right: (DType, Operand<'_>)) -> diag::Message {
+fn mixed(what: &str, left: (DType, Snippet<'_>), right: (DType, Snippet<'_>)) -> diag::Message {
     if left.0 == DType::Bool || right.0 == DType::Bool {
         return diag::number_and_bool(what);
     }
@@ -397,7 +397,7 @@ fn mixed(what: &str, left: (DType, Operand<'_>), right: (DType, Operand<'_>)) ->
 /// Suggests an edit that gives two operands one dtype. An integer literal loses its suffix. Otherwise an
 /// integer is cast to the float, any operand to `f64`, the narrower integer to the wider one, or the right
 /// operand to the left.
-fn mend(left: (DType, Operand<'_>), right: (DType, Operand<'_>)) -> String {
+fn mend(left: (DType, Snippet<'_>), right: (DType, Snippet<'_>)) -> String {
     let number = [left, right].into_iter().find_map(|(_, operand)| match operand.kind {
         Some(ExprKind::Int(value, Some(_))) => Some(value),
         Some(_) | None => None,
@@ -448,7 +448,7 @@ fn conditional(b: &mut Builder<'_>, env: &mut Env, at: At, condition: &Expr, blo
     };
     let tails = blocks.map(|side| side.tail.as_ref());
     let [Some(left), Some(right)] = tails else { return Value::Unknown };
-    pick(b, at, test, sides, [Operand::of(left), Operand::of(right)])
+    pick(b, at, test, sides, [Snippet::of(left), Snippet::of(right)])
 }
 
 /// Selects one of two values of the same kind by a condition.
@@ -457,7 +457,7 @@ pub(super) fn pick(
     at: At,
     test: NodeId,
     sides: [Value; 2],
-    tails: [Operand<'_>; 2],
+    tails: [Snippet<'_>; 2],
 ) -> Value {
     let span = b.place(at);
     match sides {
@@ -478,7 +478,7 @@ pub(super) fn pick(
                 return b
                     .error(at, diag::mixed_branches(left, right, mend((left, tails[0]), (right, tails[1]))));
             }
-            let args: Vec<(Value, Operand<'_>)> = sides.into_iter().zip(tails).collect();
+            let args: Vec<(Value, Snippet<'_>)> = sides.into_iter().zip(tails).collect();
             let Some(ids) = meet(b, at, "if", &args) else { return Value::Unknown };
             if b.is_full() {
                 return b.error_span(span, diag::too_many_terms());
@@ -580,8 +580,8 @@ fn update(b: &mut Builder<'_>, env: &mut Env, target: &Name, op: Binary, (value,
     let given = single(b, env, value);
     let Some((old, _)) = assigned(b, env, target) else { return };
     let name = ExprKind::Name(target.text.clone());
-    let old = (old, Operand { at: target.at, kind: Some(&name) });
-    let new = apply(b, at, table_op(op), op.symbol(), vec![old, (given, Operand::of(value))]);
+    let old = (old, Snippet { at: target.at, kind: Some(&name) });
+    let new = apply(b, at, table_op(op), op.symbol(), vec![old, (given, Snippet::of(value))]);
     assign(b, env, target, new, (value.at, at));
 }
 

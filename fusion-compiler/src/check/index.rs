@@ -91,7 +91,7 @@ struct Call<'c, 'a> {
 }
 
 /// A value and one of its axes.
-struct Operand {
+struct IndexedAxis {
     id: NodeId,
     axis: AxisId,
     extent: DimExpr,
@@ -256,10 +256,10 @@ impl Call<'_, '_> {
 
     fn concat(&mut self, args: &[Arg]) -> Option<NodeId> {
         let Some((to, parts)) = parts(args) else { return self.misused(self.at) };
-        let mut operands: Vec<Operand> = Vec::new();
+        let mut operands: Vec<IndexedAxis> = Vec::new();
         for &(value, along) in &parts {
             let next = self.operand(value, along)?;
-            let dtype = |operand: &Operand| self.b.graph.node(operand.id).dtype;
+            let dtype = |operand: &IndexedAxis| self.b.graph.node(operand.id).dtype;
             let first = operands.first().map_or(dtype(&next), dtype);
             let Some(common) = common(first, dtype(&next)) else {
                 let dtypes = [first, dtype(&next)];
@@ -342,7 +342,7 @@ impl Call<'_, '_> {
     }
 
     /// Evaluates a value and one dim that the value must have.
-    fn operand(&mut self, value: &Expr, along: &Expr) -> Option<Operand> {
+    fn operand(&mut self, value: &Expr, along: &Expr) -> Option<IndexedAxis> {
         let (name, usage) = (self.b.called(self.kind.name()), self.kind.usage());
         let number = single(self.b, self.env, value);
         let axis = dims::one(self.b, self.env, along, &name, &usage)?;
@@ -354,7 +354,7 @@ impl Call<'_, '_> {
             let message = self.b.lacks(axis, has);
             return self.refuse(along.at, message);
         }
-        Some(Operand { id, axis, extent: self.b.graph.axis(axis).extent.clone() })
+        Some(IndexedAxis { id, axis, extent: self.b.graph.axis(axis).extent.clone() })
     }
 
     /// Reports two dtypes that do not meet.
@@ -382,7 +382,7 @@ impl Call<'_, '_> {
     }
 
     /// Returns the axis of the result, which has this extent and must be new to the operand.
-    fn new_axis(&mut self, operand: &Operand, to: &Expr, extent: DimExpr) -> Option<AxisId> {
+    fn new_axis(&mut self, operand: &IndexedAxis, to: &Expr, extent: DimExpr) -> Option<AxisId> {
         let name = match &to.kind {
             ExprKind::Name(name) => name.clone(),
             ExprKind::Int(extent, None) => extent.to_string(),
@@ -423,7 +423,7 @@ impl Call<'_, '_> {
     }
 
     /// Records a call-time check that coordinates along a dim fit `i32`.
-    fn reaches(&mut self, operand: &Operand) -> Option<()> {
+    fn reaches(&mut self, operand: &IndexedAxis) -> Option<()> {
         let own = self.b.graph.axis(operand.axis).clone();
         let of = Use::Coordinates(self.b.called(self.kind.name()));
         self.sum(self.at, operand.axis, vec![own], of)
@@ -453,7 +453,7 @@ impl Call<'_, '_> {
         Some(self.apply(Op::And, &[from, to]))
     }
 
-    fn elements(&mut self, of: &Operand, index: NodeId, within: Option<NodeId>) -> Option<NodeId> {
+    fn elements(&mut self, of: &IndexedAxis, index: NodeId, within: Option<NodeId>) -> Option<NodeId> {
         let by: Vec<NodeId> = [index].into_iter().chain(within).collect();
         rename::elements(self.b, (of.id, of.axis), &by, self.span)
     }

@@ -4,7 +4,7 @@
 //! exists once the first argument has been evaluated.
 
 use super::build::{Builder, Env, Form, Value};
-use super::expr::{Operand, apply, dtype_of, known, single, typed, widened};
+use super::expr::{Snippet, apply, dtype_of, known, single, typed, widened};
 use super::{call, dims, rename, split};
 use crate::diag;
 use crate::ir::dim::DimExpr;
@@ -102,7 +102,7 @@ pub(super) fn reduce(b: &mut Builder<'_>, env: &mut Env, at: At, kind: Kind, arg
     {
         let op = if kind == Kind::Combine(Reduce::Max) { Op::Max } else { Op::Min };
         let other = single(b, env, last);
-        let operands = vec![(value, Operand::of(&operand.value)), (other, Operand::of(last))];
+        let operands = vec![(value, Snippet::of(&operand.value)), (other, Snippet::of(last))];
         return apply(b, at, op, name, operands);
     }
     if b.form == Form::AnyShape {

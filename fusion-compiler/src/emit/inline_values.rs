@@ -24,19 +24,19 @@ pub(super) struct InlineValues {
 
 /// A value where it is used.
 #[derive(Clone, Copy)]
-pub(super) enum Operand<'t> {
+pub(super) enum OperandText<'t> {
     Text(&'t str),
     Name(Value),
 }
 
 /// Values where they are used.
-pub(super) type Operands<'t> = SmallVec<[Operand<'t>; 4]>;
+pub(super) type OperandTexts<'t> = SmallVec<[OperandText<'t>; 4]>;
 
-impl fmt::Display for Operand<'_> {
+impl fmt::Display for OperandText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Operand::Text(text) => f.write_str(text),
-            Operand::Name(value) => write!(f, "v{}", value.0),
+            OperandText::Text(text) => f.write_str(text),
+            OperandText::Name(value) => write!(f, "v{}", value.0),
         }
     }
 }
@@ -75,14 +75,14 @@ impl InlineValues {
     }
 
     /// A value where it is used.
-    pub(super) fn operand(&self, value: Value) -> Operand<'_> {
+    pub(super) fn operand(&self, value: Value) -> OperandText<'_> {
         match self.texts[value.0 as usize].get() {
-            Some(text) => Operand::Text(text),
-            None => Operand::Name(value),
+            Some(text) => OperandText::Text(text),
+            None => OperandText::Name(value),
         }
     }
 
-    pub(super) fn operands(&self, values: &[Value]) -> Operands<'_> {
+    pub(super) fn operands(&self, values: &[Value]) -> OperandTexts<'_> {
         values.iter().map(|&value| self.operand(value)).collect()
     }
 

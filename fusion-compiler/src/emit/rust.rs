@@ -7,7 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 
-use super::inline_values::{InlineValues, Operand};
+use super::inline_values::{InlineValues, OperandText};
 use super::{Listed, Writer, fill, identifier, template, text};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::Access;
@@ -258,7 +258,7 @@ impl Emitter<'_> {
 
     fn cast(&self, arg: Value, to: DType) -> String {
         let x = self.inline_values.operand(arg);
-        let is_lane = matches!(x, Operand::Text(LANE));
+        let is_lane = matches!(x, OperandText::Text(LANE));
         match (self.kernel.ty(arg).dtype, to) {
             // LLVM counts in 64 bits what is cut to 32 after an addition: eight instructions for a vector of these, where one does.
             (DType::Index, DType::I32 | DType::U32) if is_lane => {

@@ -11,7 +11,7 @@ use std::fmt::{self, Display};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
-use super::inline_values::{InlineValues, Operand};
+use super::inline_values::{InlineValues, OperandText};
 use super::{Listed, Writer, fill, identifier, template, text};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::Access;
@@ -271,13 +271,13 @@ impl Emitter<'_> {
     }
 
     /// An operand that is all there is between two parentheses.
-    fn alone(&self, value: Value) -> Operand<'_> {
+    fn alone(&self, value: Value) -> OperandText<'_> {
         match self.inline_values.operand(value) {
-            Operand::Text(text) => {
+            OperandText::Text(text) => {
                 let inside = text.strip_prefix('(').and_then(|text| text.strip_suffix(')'));
-                Operand::Text(inside.unwrap_or(text))
+                OperandText::Text(inside.unwrap_or(text))
             }
-            name @ Operand::Name(_) => name,
+            name @ OperandText::Name(_) => name,
         }
     }
 
@@ -485,7 +485,7 @@ fn is_finite(constant: Const) -> bool {
 
 /// One of the lanes of a value.
 struct Part<'t> {
-    inline_values: Operand<'t>,
+    inline_values: OperandText<'t>,
     lane: u8,
     lanes: u8,
 }
@@ -500,7 +500,7 @@ impl Display for Part<'_> {
 }
 
 /// An index and what is added to it.
-struct Plus<'t>(Operand<'t>, u32);
+struct Plus<'t>(OperandText<'t>, u32);
 
 impl Display for Plus<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,7 +3,7 @@
 use super::prefetch::{Asked, ask};
 use super::vector_loop::{OPS, VectorLoop, known};
 use super::{Emitter, names, tuple};
-use crate::emit::inline_values::Operand;
+use crate::emit::inline_values::OperandText;
 use crate::emit::{Writer, fill, template};
 use crate::ir::dtype::DType;
 use crate::ir::kernel::{Expr, FOLD_LANES, Fold, Stmt, fold_rounds};
@@ -127,7 +127,7 @@ impl Emitter<'_> {
             None => format!("{part} = {};", combine.call(&part, &tuple(&own))),
             Some(times) => {
                 let sum = format!("{part}.0");
-                let args = [own[0], self.inline_values.operand(*times), Operand::Text(&sum)];
+                let args = [own[0], self.inline_values.operand(*times), OperandText::Text(&sum)];
                 let sum = fill(template(self.kernel, Dialect::Cpu, Op::Fma, over), &args, &[]);
                 format!("{part}.0 = {sum};")
             }

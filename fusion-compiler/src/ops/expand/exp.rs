@@ -3,7 +3,7 @@
 //! Coefficients are minimax fits made for this crate. Each coefficient is rounded to `f32` in order, and the
 //! rest is refitted.
 
-use super::term::{Operand, Term, binary, unary};
+use super::term::{IntoTerm, Term, binary, unary};
 use crate::ir::kernel::{Builder, Value};
 use crate::ir::op::Op;
 
@@ -224,7 +224,7 @@ impl<'b> Power<'b> {
 }
 
 /// Returns `2ⁿ` and `n` of a sum with a rounding constant. The low bits of the sum are the exponent.
-fn power_of_two<'b>(sum: Term<'b>, rounder: impl Operand<'b>) -> (Term<'b>, Term<'b>) {
+fn power_of_two<'b>(sum: Term<'b>, rounder: impl IntoTerm<'b>) -> (Term<'b>, Term<'b>) {
     let sum = sum.opaque();
     ((sum.bits() << 23).float_of_bits(), sum - rounder)
 }

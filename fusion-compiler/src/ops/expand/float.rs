@@ -2,7 +2,7 @@
 //!
 //! Invariant: NaN and infinity are detected by their bits, because WGSL may assume that neither exists.
 
-use super::term::{Operand, Term, binary, ternary, unary};
+use super::term::{IntoTerm, Term, binary, ternary, unary};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::kernel::{Builder, Uniform, UniformArg, Value};

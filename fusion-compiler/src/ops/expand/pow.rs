@@ -8,7 +8,7 @@
 use super::exp::{Power, exp2_near_zero};
 use super::float::{INFINITY_BITS, magnitude};
 use super::log::split;
-use super::term::{Operand as _, Term, binary};
+use super::term::{IntoTerm as _, Term, binary};
 use crate::ir::kernel::{Builder, Value};
 use crate::ir::op::Op;
 

@@ -6,7 +6,7 @@
 
 use super::float::{INFINITY_BITS, magnitude, with_sign};
 use super::pow::in_two_parts;
-use super::term::{Operand as _, Term, binary};
+use super::term::{IntoTerm as _, Term, binary};
 use crate::ir::kernel::{Builder, Value};
 use crate::ir::op::Op;
 

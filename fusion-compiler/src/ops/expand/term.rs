@@ -21,18 +21,18 @@ pub(super) struct Term<'b> {
 }
 
 /// A term, or a number that takes the dtype of the term it meets.
-pub(super) trait Operand<'b> {
+pub(super) trait IntoTerm<'b> {
     /// Returns the operand as a term. A number becomes a constant of the dtype of `like`.
     fn meet(self, like: Term<'b>) -> Term<'b>;
 }
 
-impl<'b> Operand<'b> for Term<'b> {
+impl<'b> IntoTerm<'b> for Term<'b> {
     fn meet(self, _like: Term<'b>) -> Term<'b> {
         self
     }
 }
 
-impl<'b> Operand<'b> for f32 {
+impl<'b> IntoTerm<'b> for f32 {
     fn meet(self, like: Term<'b>) -> Term<'b> {
         match like.dtype() {
             DType::F32 | DType::F64 => like.constant(Const::Float(f64::from(self))),
@@ -41,7 +41,7 @@ impl<'b> Operand<'b> for f32 {
     }
 }
 
-impl<'b> Operand<'b> for i32 {
+impl<'b> IntoTerm<'b> for i32 {
     fn meet(self, like: Term<'b>) -> Term<'b> {
         like.constant(Const::Int(wrap(like.dtype(), i64::from(self))))
     }
@@ -125,12 +125,12 @@ impl<'b> Term<'b> {
     }
 
     /// Computes `self * y + z`, rounded once where the target can do so.
-    pub(super) fn fma(self, y: impl Operand<'b>, z: impl Operand<'b>) -> Term<'b> {
+    pub(super) fn fma(self, y: impl IntoTerm<'b>, z: impl IntoTerm<'b>) -> Term<'b> {
         self.apply(Op::Fma, &[y.meet(self), z.meet(self)])
     }
 
     /// Computes `self * y + z`, clamped to the range 0 to 1. NaN gives 0.
-    pub(super) fn saturated_fma(self, y: impl Operand<'b>, z: impl Operand<'b>) -> Term<'b> {
+    pub(super) fn saturated_fma(self, y: impl IntoTerm<'b>, z: impl IntoTerm<'b>) -> Term<'b> {
         self.apply(Op::SaturatedFma, &[y.meet(self), z.meet(self)])
     }
 
@@ -177,47 +177,47 @@ impl<'b> Term<'b> {
     }
 
     /// Applies an operation of two operands.
-    pub(super) fn binary(self, op: Op, y: impl Operand<'b>) -> Term<'b> {
+    pub(super) fn binary(self, op: Op, y: impl IntoTerm<'b>) -> Term<'b> {
         self.apply(op, &[y.meet(self)])
     }
 
     /// Computes `self < y`.
-    pub(super) fn lt(self, y: impl Operand<'b>) -> Term<'b> {
+    pub(super) fn lt(self, y: impl IntoTerm<'b>) -> Term<'b> {
         self.binary(Op::Lt, y)
     }
 
     /// Computes `self <= y`.
-    pub(super) fn le(self, y: impl Operand<'b>) -> Term<'b> {
+    pub(super) fn le(self, y: impl IntoTerm<'b>) -> Term<'b> {
         self.binary(Op::Le, y)
     }
 
     /// Computes `self > y`.
-    pub(super) fn gt(self, y: impl Operand<'b>) -> Term<'b> {
+    pub(super) fn gt(self, y: impl IntoTerm<'b>) -> Term<'b> {
         self.binary(Op::Gt, y)
     }
 
     /// Computes `self >= y`.
-    pub(super) fn ge(self, y: impl Operand<'b>) -> Term<'b> {
+    pub(super) fn ge(self, y: impl IntoTerm<'b>) -> Term<'b> {
         self.binary(Op::Ge, y)
     }
 
     /// Computes `self == y`.
-    pub(super) fn eq(self, y: impl Operand<'b>) -> Term<'b> {
+    pub(super) fn eq(self, y: impl IntoTerm<'b>) -> Term<'b> {
         self.binary(Op::Eq, y)
     }
 
     /// Computes `self != y`.
-    pub(super) fn ne(self, y: impl Operand<'b>) -> Term<'b> {
+    pub(super) fn ne(self, y: impl IntoTerm<'b>) -> Term<'b> {
         self.binary(Op::Ne, y)
     }
 
     /// Computes `if self { x } else { y }`. `y` may be a number.
-    pub(super) fn select(self, x: Term<'b>, y: impl Operand<'b>) -> Term<'b> {
+    pub(super) fn select(self, x: Term<'b>, y: impl IntoTerm<'b>) -> Term<'b> {
         self.apply(Op::Select, &[x, y.meet(x)])
     }
 
     /// Computes `if condition { x } else { self }`.
-    pub(super) fn but(self, x: impl Operand<'b>, condition: Term<'b>) -> Term<'b> {
+    pub(super) fn but(self, x: impl IntoTerm<'b>, condition: Term<'b>) -> Term<'b> {
         condition.select(x.meet(self), self)
     }
 
@@ -243,7 +243,7 @@ impl<'b> Term<'b> {
 
 macro_rules! operators {
     ($($trait:ident $method:ident $op:expr;)*) => {$(
-        impl<'b, T: Operand<'b>> $trait<T> for Term<'b> {
+        impl<'b, T: IntoTerm<'b>> $trait<T> for Term<'b> {
             type Output = Term<'b>;
 
             fn $method(self, y: T) -> Term<'b> {

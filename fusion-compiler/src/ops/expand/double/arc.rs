@@ -1,6 +1,6 @@
 //! Inverses of circular functions of `f64`.
 
-use super::super::term::{Operand as _, Term, binary, unary};
+use super::super::term::{IntoTerm as _, Term, binary, unary};
 use super::{negative, number, polynomial, signed};
 use crate::ir::kernel::{Builder, Value};
 use crate::ir::op::Op;

@@ -1,6 +1,6 @@
 //! The error function of `f64`, and one minus the error function.
 
-use super::super::term::{Operand as _, unary};
+use super::super::term::{IntoTerm as _, unary};
 use super::{clamped, number, polynomial, signed};
 use crate::ir::kernel::{Builder, Value};
 use crate::ir::op::Op;

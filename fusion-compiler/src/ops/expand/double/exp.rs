@@ -1,6 +1,6 @@
 //! Exponentials of `f64`.
 
-use super::super::term::{Operand as _, Term, unary};
+use super::super::term::{IntoTerm as _, Term, unary};
 use super::{clamped, number, polynomial, scaled};
 use crate::ir::kernel::{Builder, Value};
 use crate::ir::op::Op;

@@ -1,6 +1,6 @@
 //! Powers of `f64`: `xʸ = 2^(y log₂ x)`, with the logarithm to 68 bits in two parts.
 
-use super::super::term::{Operand as _, Term, binary};
+use super::super::term::{IntoTerm as _, Term, binary};
 use super::exp::expm1_small;
 use super::pair::Pair;
 use super::{clamped, negative, number, parts, polynomial, scaled};

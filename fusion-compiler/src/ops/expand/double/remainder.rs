@@ -3,7 +3,7 @@
 //! Invariant: every digit is the nearest one up to the error of a product. A partial remainder is therefore
 //! at most about half of the divisor, and a number of 53 bits.
 
-use super::super::term::{Operand as _, Term, binary};
+use super::super::term::{IntoTerm as _, Term, binary};
 use super::{parts, power, scaled, signed};
 use crate::ir::kernel::{Builder, Value};
 use crate::ir::op::Op;

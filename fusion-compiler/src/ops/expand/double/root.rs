@@ -1,6 +1,6 @@
 //! The cube root of `f64`.
 
-use super::super::term::{Operand as _, unary};
+use super::super::term::{IntoTerm as _, unary};
 use super::pair::Pair;
 use super::{number, signed};
 use crate::ir::dtype::DType;
