@@ -14,9 +14,11 @@
 
 mod builder;
 mod builtin;
+mod fold;
+mod visit;
 
 use serde::{Deserialize, Serialize};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use super::dim::DimExpr;
 use super::dtype::{Const, DType};
@@ -24,6 +26,7 @@ use super::graph::Access;
 use super::op::Op;
 pub use builder::Builder;
 pub use builtin::Builtin;
+pub use fold::{FOLD_LANES, FOLD_LANES_WIDE, Fold, fold_rounds};
 
 /// A value of the kernel that the id belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -147,68 +150,6 @@ pub struct Carried {
     pub next: Value,
     /// Result of the loop: the value that the last iteration passes on.
     pub out: Value,
-}
-
-/// A reduction of many lanes or threads by an associative function of two values.
-///
-/// The order of the combinations depends on nothing but the number of lanes or threads. The values may be
-/// tuples; each list has one value for each component.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Fold {
-    /// Value of each lane or thread.
-    pub over: Vec<Value>,
-    /// Factor of the lanes' values in a sum of one component. The product and the sum are rounded once.
-    pub times: Option<Value>,
-    /// Identity of the function.
-    pub identity: Vec<Value>,
-    /// First argument of the function.
-    pub left: Vec<Value>,
-    /// Second argument of the function.
-    pub right: Vec<Value>,
-    /// Body of the function.
-    pub body: Vec<Stmt>,
-    /// Result of the function, defined in its body.
-    pub results: Vec<Value>,
-    /// Result of the reduction.
-    pub out: Vec<Value>,
-}
-
-impl Fold {
-    /// Returns the type of the floats that the fold sums, if the fold is a sum of floats.
-    pub fn sums(&self, kernel: &Kernel) -> Option<DType> {
-        let ([left], [right], [result], [Stmt::Let(made, Expr::Apply(Op::Add, args))]) =
-            (&self.left[..], &self.right[..], &self.results[..], &self.body[..])
-        else {
-            return None;
-        };
-        let dtype = kernel.ty(*result).dtype;
-        (made == result && args[..] == [*left, *right] && dtype.is_float()).then_some(dtype)
-    }
-}
-
-/// Numbers of lanes that a fold over a vector loop takes at a time, longest groups first.
-///
-/// Lanes that the longer groups leave go to the next shorter groups. The groups of one length share an array
-/// with one partial result for each lane. The partial results are then halved repeatedly: the second half is
-/// combined with the first, and the last one with the result. For the longest groups, that happens after
-/// every `fold_rounds` groups.
-///
-/// A row of eight elements therefore takes two small vectors instead of 64 partial results. LLVM vectorises
-/// loops over 64 lanes and straight-line code of 16. LLVM unrolls a loop over 32 lanes before vectorisation,
-/// and the code is then too long to be vectorised.
-pub const FOLD_LANES: [usize; 4] = [64, 16, 4, 1];
-
-/// Number of partial results that are added in `f64` to a sum of `f32`. Longer groups are halved down to this
-/// number first.
-pub const FOLD_LANES_WIDE: usize = 4;
-
-/// Returns the number of longest groups after which these folds of one loop combine partial results into the
-/// results.
-///
-/// Sums have few rounds, so that a partial result has few roundings, and none if equal numbers are added. The
-/// result of a sum is compensated for its rounding.
-pub fn fold_rounds<'f>(kernel: &Kernel, folds: impl IntoIterator<Item = &'f Fold>) -> usize {
-    if folds.into_iter().any(|fold| fold.sums(kernel).is_some()) { 4 } else { 128 }
 }
 
 /// Number of bytes of a cache line.
@@ -418,125 +359,6 @@ pub enum Expr {
     Shuffle(Value, Shuffle),
     /// A read of shared memory, from the index on.
     LoadShared(SharedId, Value),
-}
-
-/// Defines visitors for shared and for mutable references.
-macro_rules! visits {
-    ($operands:ident, $bodies:ident, $iter:ident $(, $mutable:tt)?) => {
-        impl Stmt {
-            /// Visits the operands of the statement itself, without those of nested statements.
-            pub fn $operands(&$($mutable)? self, mut visit: impl FnMut(&$($mutable)? Value)) {
-                match self {
-                    Stmt::Let(_, expr) => expr.$operands(visit),
-                    Stmt::Store(at, value) => [&$($mutable)? at.index, value].into_iter().for_each(visit),
-                    Stmt::Loop { start, end, step, carried, .. } => {
-                        [start, end, step].into_iter().for_each(&mut visit);
-                        carried.$iter().for_each(|carried| visit(&$($mutable)? carried.start));
-                    }
-                    Stmt::Vector { len, folds, .. } => {
-                        visit(len);
-                        folds.$iter().flat_map(|fold| fold.identity.$iter()).for_each(visit);
-                    }
-                    Stmt::AllReduce(fold) => {
-                        let Fold { over, identity, .. } = &$($mutable)? **fold;
-                        over.$iter().chain(identity).for_each(visit);
-                    }
-                    Stmt::StoreShared(_, index, value) => [index, value].into_iter().for_each(visit),
-                    Stmt::ClusterExchange(ClusterExchange::Send(_, to, from, value)) => {
-                        [to, from, value].into_iter().for_each(visit);
-                    }
-                    Stmt::If { cond, .. } => visit(cond),
-                    Stmt::ClusterExchange(ClusterExchange::Init | ClusterExchange::Wait | ClusterExchange::Receive(_) | ClusterExchange::Invalidate)
-                    | Stmt::Barrier(_) => {}
-                }
-            }
-
-            /// Visits each nested body, with the values that leave it.
-            pub fn $bodies(
-                &$($mutable)? self,
-                mut visit: impl FnMut(&$($mutable)? Vec<Stmt>, &$($mutable)? [&$($mutable)? Value]),
-            ) {
-                type Leaving<'v> = SmallVec<[&'v $($mutable)? Value; 4]>;
-                match self {
-                    Stmt::Let(..)
-                    | Stmt::Store(..)
-                    | Stmt::StoreShared(..)
-                    | Stmt::ClusterExchange(_)
-                    | Stmt::Barrier(_) => {}
-                    Stmt::If { body, .. } => visit(body, &$($mutable)? []),
-                    Stmt::Loop { body, carried, .. } => {
-                        let next = carried.$iter().map(|carried| &$($mutable)? carried.next);
-                        visit(body, &$($mutable)? next.collect::<Leaving<'_>>());
-                    }
-                    Stmt::Vector { body, folds, .. } => {
-                        let terms = folds.$iter().flat_map(|fold| fold.over.$iter().chain(&$($mutable)? fold.times));
-                        visit(body, &$($mutable)? terms.collect::<Leaving<'_>>());
-                        for Fold { body, results, .. } in folds {
-                            visit(body, &$($mutable)? results.$iter().collect::<Leaving<'_>>());
-                        }
-                    }
-                    Stmt::AllReduce(fold) => {
-                        let Fold { body, results, .. } = &$($mutable)? **fold;
-                        visit(body, &$($mutable)? results.$iter().collect::<Leaving<'_>>());
-                    }
-                }
-            }
-        }
-
-        impl Expr {
-            /// Visits the operands.
-            pub fn $operands(&$($mutable)? self, mut visit: impl FnMut(&$($mutable)? Value)) {
-                match self {
-                    Expr::Apply(_, args) | Expr::Pack(args) => args.$iter().for_each(visit),
-                    Expr::Cast(arg)
-                    | Expr::Bitcast(arg)
-                    | Expr::Splat(arg)
-                    | Expr::Lane(arg, _)
-                    | Expr::Shuffle(arg, Shuffle::Down(_) | Shuffle::First)
-                    | Expr::LoadShared(_, arg) => visit(arg),
-                    Expr::Shuffle(arg, Shuffle::DownBy(distance)) => {
-                        [arg, distance].into_iter().for_each(visit);
-                    }
-                    Expr::Load(at) => visit(&$($mutable)? at.index),
-                    Expr::LoadWhere(at, mask) => {
-                        [&$($mutable)? at.index, mask].into_iter().for_each(visit);
-                    }
-                    Expr::Const(_)
-                    | Expr::Uniform(_)
-                    | Expr::Builtin(_) => {}
-                }
-            }
-        }
-    };
-}
-
-visits!(for_each_operand, for_each_body, iter);
-visits!(for_each_operand_mut, for_each_body_mut, iter_mut, mut);
-
-impl Stmt {
-    /// Returns the values that the statement defines for the statements after it.
-    pub fn made(&self) -> Values {
-        match self {
-            Stmt::Let(value, _) => smallvec![*value],
-            Stmt::Loop { carried, .. } => carried.iter().map(|carried| carried.out).collect(),
-            Stmt::Vector { folds, .. } => folds.iter().flat_map(|fold| &fold.out).copied().collect(),
-            Stmt::AllReduce(fold) => fold.out.iter().copied().collect(),
-            Stmt::Store(..)
-            | Stmt::StoreShared(..)
-            | Stmt::ClusterExchange(_)
-            | Stmt::Barrier(_)
-            | Stmt::If { .. } => {
-                smallvec![]
-            }
-        }
-    }
-}
-
-impl Expr {
-    /// Returns true if the value depends on nothing but the operands and the thread.
-    pub fn is_pure(&self) -> bool {
-        !matches!(self, Expr::Load(_) | Expr::LoadWhere(..) | Expr::LoadShared(..))
-    }
 }
 
 /// A program and its arguments: the buffers in order, then the uniforms in order.

@@ -1,0 +1,124 @@
+//! Visits of the operands, bodies and definitions of statements and expressions.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::{ClusterExchange, Expr, Fold, Shuffle, Stmt, Value, Values};
+
+/// Defines visitors for shared and for mutable references.
+macro_rules! visits {
+    ($operands:ident, $bodies:ident, $iter:ident $(, $mutable:tt)?) => {
+        impl Stmt {
+            /// Visits the operands of the statement itself, without those of nested statements.
+            pub fn $operands(&$($mutable)? self, mut visit: impl FnMut(&$($mutable)? Value)) {
+                match self {
+                    Stmt::Let(_, expr) => expr.$operands(visit),
+                    Stmt::Store(at, value) => [&$($mutable)? at.index, value].into_iter().for_each(visit),
+                    Stmt::Loop { start, end, step, carried, .. } => {
+                        [start, end, step].into_iter().for_each(&mut visit);
+                        carried.$iter().for_each(|carried| visit(&$($mutable)? carried.start));
+                    }
+                    Stmt::Vector { len, folds, .. } => {
+                        visit(len);
+                        folds.$iter().flat_map(|fold| fold.identity.$iter()).for_each(visit);
+                    }
+                    Stmt::AllReduce(fold) => {
+                        let Fold { over, identity, .. } = &$($mutable)? **fold;
+                        over.$iter().chain(identity).for_each(visit);
+                    }
+                    Stmt::StoreShared(_, index, value) => [index, value].into_iter().for_each(visit),
+                    Stmt::ClusterExchange(ClusterExchange::Send(_, to, from, value)) => {
+                        [to, from, value].into_iter().for_each(visit);
+                    }
+                    Stmt::If { cond, .. } => visit(cond),
+                    Stmt::ClusterExchange(ClusterExchange::Init | ClusterExchange::Wait | ClusterExchange::Receive(_) | ClusterExchange::Invalidate)
+                    | Stmt::Barrier(_) => {}
+                }
+            }
+
+            /// Visits each nested body, with the values that leave it.
+            pub fn $bodies(
+                &$($mutable)? self,
+                mut visit: impl FnMut(&$($mutable)? Vec<Stmt>, &$($mutable)? [&$($mutable)? Value]),
+            ) {
+                type Leaving<'v> = SmallVec<[&'v $($mutable)? Value; 4]>;
+                match self {
+                    Stmt::Let(..)
+                    | Stmt::Store(..)
+                    | Stmt::StoreShared(..)
+                    | Stmt::ClusterExchange(_)
+                    | Stmt::Barrier(_) => {}
+                    Stmt::If { body, .. } => visit(body, &$($mutable)? []),
+                    Stmt::Loop { body, carried, .. } => {
+                        let next = carried.$iter().map(|carried| &$($mutable)? carried.next);
+                        visit(body, &$($mutable)? next.collect::<Leaving<'_>>());
+                    }
+                    Stmt::Vector { body, folds, .. } => {
+                        let terms = folds.$iter().flat_map(|fold| fold.over.$iter().chain(&$($mutable)? fold.times));
+                        visit(body, &$($mutable)? terms.collect::<Leaving<'_>>());
+                        for Fold { body, results, .. } in folds {
+                            visit(body, &$($mutable)? results.$iter().collect::<Leaving<'_>>());
+                        }
+                    }
+                    Stmt::AllReduce(fold) => {
+                        let Fold { body, results, .. } = &$($mutable)? **fold;
+                        visit(body, &$($mutable)? results.$iter().collect::<Leaving<'_>>());
+                    }
+                }
+            }
+        }
+
+        impl Expr {
+            /// Visits the operands.
+            pub fn $operands(&$($mutable)? self, mut visit: impl FnMut(&$($mutable)? Value)) {
+                match self {
+                    Expr::Apply(_, args) | Expr::Pack(args) => args.$iter().for_each(visit),
+                    Expr::Cast(arg)
+                    | Expr::Bitcast(arg)
+                    | Expr::Splat(arg)
+                    | Expr::Lane(arg, _)
+                    | Expr::Shuffle(arg, Shuffle::Down(_) | Shuffle::First)
+                    | Expr::LoadShared(_, arg) => visit(arg),
+                    Expr::Shuffle(arg, Shuffle::DownBy(distance)) => {
+                        [arg, distance].into_iter().for_each(visit);
+                    }
+                    Expr::Load(at) => visit(&$($mutable)? at.index),
+                    Expr::LoadWhere(at, mask) => {
+                        [&$($mutable)? at.index, mask].into_iter().for_each(visit);
+                    }
+                    Expr::Const(_)
+                    | Expr::Uniform(_)
+                    | Expr::Builtin(_) => {}
+                }
+            }
+        }
+    };
+}
+
+visits!(for_each_operand, for_each_body, iter);
+visits!(for_each_operand_mut, for_each_body_mut, iter_mut, mut);
+
+impl Stmt {
+    /// Returns the values that the statement defines for the statements after it.
+    pub fn made(&self) -> Values {
+        match self {
+            Stmt::Let(value, _) => smallvec![*value],
+            Stmt::Loop { carried, .. } => carried.iter().map(|carried| carried.out).collect(),
+            Stmt::Vector { folds, .. } => folds.iter().flat_map(|fold| &fold.out).copied().collect(),
+            Stmt::AllReduce(fold) => fold.out.iter().copied().collect(),
+            Stmt::Store(..)
+            | Stmt::StoreShared(..)
+            | Stmt::ClusterExchange(_)
+            | Stmt::Barrier(_)
+            | Stmt::If { .. } => {
+                smallvec![]
+            }
+        }
+    }
+}
+
+impl Expr {
+    /// Returns true if the value depends on nothing but the operands and the thread.
+    pub fn is_pure(&self) -> bool {
+        !matches!(self, Expr::Load(_) | Expr::LoadWhere(..) | Expr::LoadShared(..))
+    }
+}
