@@ -95,6 +95,24 @@ pub(crate) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     }
 }
 
+/// Returns `1 value`, `2 values`.
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    match number {
+        0 => format!("no {noun}s"),
+        _ => format!("{number} {noun}{plural}"),
+    }
+}
+
+/// Returns `1 is`, `2 are`.
+pub(crate) fn were(number: usize) -> String {
+    match number {
+        0 => String::from("none are"),
+        1 => String::from("1 is"),
+        _ => format!("{number} are"),
+    }
+}
+
 /// Lists the divisors of a number, with `or` before the last. A long list is cut off with `…`.
 pub(crate) fn divisors(number: i64) -> String {
     const SHOWN: usize = 12;

@@ -3,15 +3,22 @@
 //! Invariant: a body is expanded in an environment of its own, so it sees its parameters but no names of its
 //! caller. The standard library never sees the user's functions.
 
+mod misfit;
+
 use super::build::{Builder, Env, Form, Frame, Origin, Value, VarKind};
-use super::expr::{self, Snippet, dtype_of, single, typed};
-use super::{dims, function, guards, index, inline, library, order, reduce, rename, split, weak};
-use crate::diag::{self, Message, hints};
+use super::expr::{self, Snippet, single};
+use super::value::{self, dtype_of, typed};
+use super::{dims, fit, function, guards, index, inline, library, order, reduce, rename, split, weak};
+use crate::diag::{self, hints};
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet, Math};
 use crate::ir::op::{Op, Typing};
 use crate::parse::ast::{
-    Arg, At, Broken, Expr, ExprKind, Function, Name, Param, ParamKind, Returns, TensorType, Unary,
+    Arg, At, Broken, Expr, ExprKind, Function, Name, Param, ParamKind, Returns, TensorType,
+};
+use misfit::{
+    by_position, forms_text, is_complete, meant, misfit, misfit_of_all, misformed, several_for_one, takes,
+    unknown_argument, unknown_parameter,
 };
 
 /// Functions planned for a later version of the language.
@@ -167,10 +174,10 @@ fn table_op(name: &str) -> Option<Op> {
 fn operation(b: &mut Builder<'_>, env: &mut Env, at: At, op: Op, args: &[Arg]) -> Value {
     let info = op.info();
     if let Some(name) = args.iter().find_map(|arg| arg.name.as_ref()) {
-        return b.error(name.at, named_argument(info.name, &name.text));
+        return b.error(name.at, hints::named_argument(info.name, &name.text));
     }
     if args.len() != info.arity {
-        return b.error(at, diag::arity(info.name, count(info.arity, "value"), were(args.len())));
+        return b.error(at, diag::arity(info.name, diag::count(info.arity, "value"), diag::were(args.len())));
     }
     let mut values: Vec<(Value, Snippet<'_>)> =
         args.iter().map(|arg| (single(b, env, &arg.value), Snippet::of(&arg.value))).collect();
@@ -185,121 +192,6 @@ fn operation(b: &mut Builder<'_>, env: &mut Env, at: At, op: Op, args: &[Arg]) -
         (Some(dtype), _) => b.error(condition.at, diag::wants_bool(info.name, dtype)),
         (None, _) => Value::Unknown,
     }
-}
-
-/// Returns the message for a named argument of a function whose arguments have no names.
-pub(super) fn named_argument(function: &str, name: &str) -> Message {
-    match hints::argument(function, name) {
-        Some(how) => diag::argument_otherwise(function, name, how),
-        None => diag::named_argument(function, name),
-    }
-}
-
-/// Returns the message for a named argument that no form of a library function has.
-fn unknown_argument(function: &str, name: &str, forms: &[&Function]) -> Message {
-    match hints::argument(function, name) {
-        Some(how) => diag::argument_otherwise(function, name, how),
-        None => unknown_parameter(function, name, forms),
-    }
-}
-
-/// Returns the message for a named argument that no form of a function has, with a similar name or all names.
-fn unknown_parameter(function: &str, name: &str, forms: &[&Function]) -> Message {
-    let mut params: Vec<&str> = Vec::new();
-    for param in forms.iter().flat_map(|form| &form.params) {
-        if !params.contains(&param.name.text.as_str()) {
-            params.push(&param.name.text);
-        }
-    }
-    let near = diag::did_you_mean(name, params.iter().copied());
-    let all = diag::list(params);
-    let near = if near.is_empty() && !all.is_empty() { format!(": it has {all}") } else { near };
-    diag::unknown_argument(function, name, near)
-}
-
-/// Returns the index of the first argument that is a dim where a value is expected, or the reverse. A number
-/// fits a value parameter even if a dim has it as its name.
-fn misfit(b: &Builder<'_>, env: &Env, form: &Function, args: &[Arg]) -> Option<usize> {
-    args.iter().enumerate().position(|(i, arg)| {
-        let named = |label: &Name| form.params.iter().find(|param| param.name.text == label.text);
-        let param = arg.name.as_ref().map_or(form.params.get(i), named);
-        let is_dim = dims::named(b, env, &arg.value).is_some() || dims::is_mistyped(env, &arg.value);
-        let is_number = matches!(arg.value.kind, ExprKind::Int(..));
-        !param.is_some_and(|param| {
-            let wants_dim = matches!(param.kind, ParamKind::Dim);
-            wants_dim == is_dim || !wants_dim && is_number
-        })
-    })
-}
-
-/// Returns true if all forms refuse an argument for a parameter of the same name.
-fn misfit_of_all(forms: &[&Function], misfits: &[Option<usize>]) -> bool {
-    let named = |(form, misfit): (&&Function, &Option<usize>)| {
-        misfit.and_then(|i| form.params.get(i)).map(|param| param.name.text.clone())
-    };
-    let mut names = forms.iter().zip(misfits).map(named);
-    let first = names.next().flatten();
-    first.is_some() && names.all(|name| name == first)
-}
-
-/// Reports arguments that no form of a library function takes.
-fn misformed(
-    b: &mut Builder<'_>,
-    env: &Env,
-    at: At,
-    (name, forms): (&str, &[&Function]),
-    args: &[Arg],
-) -> Value {
-    let is_param =
-        |label: &Name| forms.iter().flat_map(|form| &form.params).any(|param| param.name.text == label.text);
-    let mut labels = args.iter().filter_map(|arg| arg.name.as_ref());
-    if let Some(label) = labels.find(|label| !is_param(label)) {
-        return b.error(label.at, unknown_argument(name, &label.text, forms));
-    }
-    // A tensor after the first argument is probably a scale or a shift.
-    let is_tensor = |arg: &Arg| match &arg.value.kind {
-        ExprKind::Name(name) => env.var(name).is_some_and(|var| !axes_of(b, &var.value).is_empty()),
-        _ => false,
-    };
-    let more = hints::more(name).filter(|_| args.iter().skip(1).any(is_tensor));
-    let forms = forms_text(name, forms);
-    let message = match more {
-        Some(how) => diag::no_form_otherwise(name, forms, how),
-        None => diag::no_form(name, forms),
-    };
-    b.error(at, message)
-}
-
-/// Returns the text of all distinct ways to call a function with these forms.
-fn forms_text(name: &str, forms: &[&Function]) -> String {
-    // A value where a form with the same parameters before it takes an optional one is passed by its name.
-    let is_like = |form: &Function, params: &[Param]| {
-        let next = form.params.get(params.len()).is_some_and(|param| param.default.is_some());
-        next && form.params.iter().zip(params).all(|(one, other)| one.name.text == other.name.text)
-    };
-    let param = |form: &Function, i: usize| {
-        let param = &form.params[i];
-        let is_value = !matches!(param.kind, ParamKind::Dim);
-        let is_named = param.default.is_some()
-            || is_value && forms.iter().any(|other| is_like(other, &form.params[..i]));
-        if is_named { format!("{} = …", param.name.text) } else { param.name.text.clone() }
-    };
-    let call = |form: &&Function| {
-        let params: Vec<String> = (0..form.params.len()).map(|i| param(form, i)).collect();
-        format!("`{name}({})`", params.join(", "))
-    };
-    let mut calls: Vec<String> = forms.iter().map(call).collect();
-    calls.dedup();
-    calls.join(" or ")
-}
-
-/// Returns true if every required parameter has an argument.
-fn is_complete(form: &Function, args: &[Arg]) -> bool {
-    let given = |(i, param): (usize, &Param)| {
-        let named = |arg: &Arg| arg.name.as_ref().is_some_and(|name| name.text == param.name.text);
-        args.get(i).is_some_and(|arg| arg.name.is_none()) || args.iter().any(named)
-    };
-    form.params.iter().enumerate().all(|(i, param)| param.default.is_some() || given((i, param)))
 }
 
 /// Expands the body of a function in place of its call.
@@ -352,7 +244,7 @@ fn expand<'a>(
     rename::give_back(b, (axes, nodes), &value);
     match (value, rounds) {
         (Value::Node(id), Some(dtype)) if b.graph.node(id).dtype == DType::F32 => {
-            expr::known(expr::widened(b, id, dtype))
+            value::known(value::widened(b, id, dtype))
         }
         (value, _) => value,
     }
@@ -367,10 +259,10 @@ fn in_singles(b: &mut Builder<'_>, inner: &mut Env) -> Option<DType> {
         let Value::Node(id) = var.value else { continue };
         let dtype = b.graph.node(id).dtype;
         if dtype.is_float() {
-            meets = Some(meets.map_or(dtype, |other| expr::common(dtype, other).unwrap_or(dtype)));
+            meets = Some(meets.map_or(dtype, |other| value::common(dtype, other).unwrap_or(dtype)));
         }
         if dtype.is_float() && dtype.is_narrow() {
-            var.value = expr::known(expr::widened(b, id, DType::F32));
+            var.value = value::known(value::widened(b, id, DType::F32));
         }
     }
     meets.filter(|dtype| dtype.is_narrow())
@@ -398,7 +290,7 @@ fn declared(
         }
         let Some(order) = dims::lookup(inner, result) else { return Value::Unknown };
         let Some(dtype) = inner.dtype(&result.dtype.text) else { return Value::Unknown };
-        values.push(expr::known(function::fit_result(b, part, (dtype, &result.dtype.text), &order, at)));
+        values.push(value::known(fit::fit_result(b, part, (dtype, &result.dtype.text), &order, at)));
     }
     match callee.returns {
         Returns::One => values.pop().unwrap_or(Value::Unknown),
@@ -437,7 +329,7 @@ fn arguments<'a>(
                 return None;
             }
             None if i >= given.len() => {
-                b.error(at, diag::arity(name, takes(callee), were(args.len())));
+                b.error(at, diag::arity(name, takes(callee), diag::were(args.len())));
                 return None;
             }
             None => i,
@@ -455,7 +347,7 @@ fn arguments<'a>(
         } else if args.iter().any(|arg| arg.name.is_some()) {
             diag::missing_argument(name, &param.name.text)
         } else {
-            diag::arity(name, takes(callee), were(args.len()))
+            diag::arity(name, takes(callee), diag::were(args.len()))
         };
         b.error(at, message);
         return None;
@@ -467,19 +359,6 @@ fn arguments<'a>(
         return None;
     }
     bind(b, env, (callee, origin, at), &given)
-}
-
-/// Returns a value parameter of a library function that is given several dims. A single dim is valid, because
-/// it stands for its extent.
-fn several_for_one<'e>(
-    b: &Builder<'_>,
-    env: &Env,
-    callee: &'e Function,
-    given: &[Option<&'e Expr>],
-) -> Option<(&'e Param, &'e Expr)> {
-    let is_several = |e: &Expr| matches!(e.kind, ExprKind::Tuple(_)) && dims::named(b, env, e).is_some();
-    let mut params = callee.params.iter().zip(given).filter_map(|(param, given)| Some((param, (*given)?)));
-    params.find(|(param, given)| !matches!(param.kind, ParamKind::Dim) && is_several(given))
 }
 
 fn bind<'a>(
@@ -603,48 +482,6 @@ fn dim_argument(
     dims::argument(b, env, given, function, &otherwise)
 }
 
-/// Returns the position among so many dims that an integer stands for in other libraries.
-fn by_position(given: &Expr, dims: usize) -> Option<usize> {
-    match &given.kind {
-        ExprKind::Int(position, None) => usize::try_from(*position).ok(),
-        ExprKind::Unary(Unary::Neg, back) => match back.kind {
-            ExprKind::Int(back, None) => dims.checked_sub(usize::try_from(back).ok()?),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-/// Returns the parameter that a number was probably meant for, if the number is passed for an optional dim.
-fn meant<'c>(
-    b: &Builder<'_>,
-    env: &Env,
-    callee: &'c Function,
-    param: &Param,
-    given: &Expr,
-) -> Option<&'c str> {
-    param.default.as_ref()?;
-    let is_number = match &given.kind {
-        ExprKind::Int(..) | ExprKind::Float(..) => dims::named(b, env, given).is_none(),
-        ExprKind::Name(name) => env.var(name).is_some_and(|var| axes_of(b, &var.value).is_empty()),
-        ExprKind::Unary(..) | ExprKind::Chain(..) | ExprKind::Cast(..) => true,
-        _ => false,
-    };
-    let later = callee.params.iter().skip_while(|other| other.name.text != param.name.text);
-    let mut later = later.filter(|other| other.default.is_some() && !matches!(other.kind, ParamKind::Dim));
-    later.next().filter(|_| is_number).map(|other| other.name.text.as_str())
-}
-
-/// Returns the axes of a value or of a tuple of values.
-pub(super) fn axes_of(b: &Builder<'_>, value: &Value) -> AxisSet {
-    match value {
-        Value::Node(id) => b.graph.node(*id).axes,
-        Value::Tuple(parts) => parts.iter().map(|part| axes_of(b, part)).fold(AxisSet::EMPTY, AxisSet::union),
-        Value::Weak(number) => weak::axes(b, number),
-        Value::Unknown => AxisSet::EMPTY,
-    }
-}
-
 /// Checks an argument against the type of its parameter.
 fn argument(
     b: &mut Builder<'_>,
@@ -662,7 +499,7 @@ fn argument(
         }
     };
     let (function, name) = (&callee.name.text, &param.name.text);
-    let value = expr::one(b, at, value);
+    let value = value::one(b, at, value);
     let (Some(dtype), Some(is)) = (inner.dtype(&dtype.text), dtype_of(b, &value)) else {
         return Value::Unknown;
     };
@@ -680,28 +517,4 @@ fn argument(
         return b.error(at, diag::argument_dims(function, name, wants, has));
     }
     Value::Node(id)
-}
-
-fn takes(callee: &Function) -> String {
-    let least = callee.params.iter().filter(|param| param.default.is_none()).count();
-    let most = callee.params.len();
-    if least == most { count(most, "argument") } else { format!("{least} to {most} arguments") }
-}
-
-/// Returns `1 value`, `2 values`.
-pub(super) fn count(number: usize, noun: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    match number {
-        0 => format!("no {noun}s"),
-        _ => format!("{number} {noun}{plural}"),
-    }
-}
-
-/// Returns `1 is`, `2 are`.
-pub(super) fn were(number: usize) -> String {
-    match number {
-        0 => String::from("none are"),
-        1 => String::from("1 is"),
-        _ => format!("{number} are"),
-    }
 }

@@ -3,16 +3,16 @@
 //! Invariant: a mistake in one function hides no mistake in another.
 
 use super::build::{Builder, Env, Value, VarKind};
-use super::call::count;
-use super::expr::{self, dtype_of, typed};
+pub(super) use super::fit::fit_result;
 use super::{
-    ElementType, Failure, Function, Options, ParamType, Signature, dims, rename, renamed, split, unroll, weak,
+    ElementType, Failure, Function, Options, ParamType, Signature, dims, expr, rename, renamed, split,
+    unroll, value,
 };
-use crate::diag::{self, Diagnostics};
+use crate::diag::{self, Diagnostics, hints};
 use crate::ir::dim::DimOp;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{
-    Access, AxisId, AxisSet, Dest, Fusing, Graph, NodeId, NodeKind, Output, Param, ParamId, ParamKind,
+    Access, AxisId, AxisSet, Dest, Fusing, Graph, NodeKind, Output, Param, ParamId, ParamKind,
 };
 use crate::ir::plan::Target;
 use crate::parse::ast::{self, At, Broken, Dim, Name, Returns, TensorType};
@@ -351,7 +351,7 @@ fn declare_param(
     };
     let (name, known) = (text.clone(), dtype.unwrap_or(DType::F32));
     b.graph.params.push(Param { name, dtype: known, kind, span });
-    let value = expr::known(dtype.and_then(|dtype| b.leaf(node, dtype, axes, span)));
+    let value = value::known(dtype.and_then(|dtype| b.leaf(node, dtype, axes, span)));
     env.bind(text, value, if param.is_in_place() { VarKind::InPlace(id) } else { VarKind::Param });
     Some(())
 }
@@ -389,27 +389,11 @@ fn declare_dim(
     Some(())
 }
 
-/// Suggests a dtype, or one of `others`, for an unknown name.
-pub(super) fn near_dtype(name: &str, others: &[&'static str]) -> String {
-    let meant = match name {
-        // Names of similar types in Rust and PyTorch.
-        "i64" | "int" | "long" | "isize" => "i32",
-        "u64" | "uint" => "u32",
-        "float" => "f32",
-        "double" => "f64",
-        "half" => "f16",
-        name => {
-            return diag::did_you_mean(name, DType::STORAGE.map(DType::name).iter().chain(others).copied());
-        }
-    };
-    format!(": did you mean `{meant}`?")
-}
-
 fn check_dtype(b: &mut Builder<'_>, env: &Env, name: &Name) {
     if env.dtype(&name.text).is_none() {
         let near = match name.text.as_str() {
             "usize" => String::from(": an extent is a `dim`"),
-            text => near_dtype(text, &["dim"]),
+            text => hints::near_dtype(text, &["dim"]),
         };
         b.error(name.at, diag::unknown_dtype(&name.text, near));
     }
@@ -491,10 +475,11 @@ pub(super) fn parts(
             diag::no_tuple_of_one(name)
         }
         (Value::Tuple(parts), _) => {
-            diag::result_count(name, count(results.len(), "value"), count(parts.len(), "value"))
+            diag::result_count(name, diag::count(results.len(), "value"), diag::count(parts.len(), "value"))
         }
-        (Value::Node(_) | Value::Weak(_), Returns::Tuple) => several
-            .unwrap_or_else(|| diag::result_count(name, count(results.len(), "value"), count(1, "value"))),
+        (Value::Node(_) | Value::Weak(_), Returns::Tuple) => several.unwrap_or_else(|| {
+            diag::result_count(name, diag::count(results.len(), "value"), diag::count(1, "value"))
+        }),
     };
     b.error(at, message);
     None
@@ -506,91 +491,6 @@ fn tail_places(function: &ast::Function, parts: usize, at: At) -> Vec<At> {
         Some(ast::ExprKind::Tuple(values)) => values.iter().map(|value| value.at).collect(),
         Some(_) | None => vec![at; parts],
     }
-}
-
-/// Checks a result against its declaration, which must have a compatible dtype and all dims of the value.
-/// `written` is the dtype as the user wrote it, possibly a generic. The value is broadcast along dims that it
-/// lacks.
-pub(super) fn fit_result(
-    b: &mut Builder<'_>,
-    value: Value,
-    (wants, written): (DType, &str),
-    order: &[AxisId],
-    at: At,
-) -> Option<NodeId> {
-    let value = expr::one(b, at, value);
-    let is = dtype_of(b, &value)?;
-    if wants == DType::Bool && is != DType::Bool {
-        b.error(at, diag::result_not_bool(is));
-        return None;
-    }
-    if let Value::Weak(number) = &value
-        && number.is_float
-        && wants.is_int()
-    {
-        b.error(at, diag::float_literal_for_int(wants));
-        return None;
-    }
-    let declared: AxisSet = order.iter().copied().collect();
-    let id = typed(b, &value, wants)?;
-    let id = rename::joined(b, id, declared);
-    let (is, has) = (b.graph.node(id).dtype, b.graph.node(id).axes);
-    if expr::common(is, wants).is_none() {
-        let is_bool = is == DType::Bool;
-        b.error(at, if is_bool { diag::result_bool(written) } else { diag::result_dtype(written, is) });
-        return None;
-    }
-    if let Some(axis) = has.minus(declared).iter().next() {
-        if let Some(namesake) = b.namesake(axis, declared) {
-            let message = b.two_dims(namesake, axis);
-            b.error(at, message);
-            return None;
-        }
-        let own = order.iter().copied().filter(|&axis| has.contains(axis));
-        let fixed: Vec<AxisId> = own.chain(has.minus(declared).iter()).collect();
-        let (dim, text, fix) = (b.graph.axis(axis).name.clone(), b.order_text(order), b.order_text(&fixed));
-        b.error(at, diag::result_extra_dim(dim, text, fix));
-        return None;
-    }
-    // A store rounds to the declared dtype.
-    let id = expr::widened(b, id, wants)?;
-    let span = b.place(at);
-    b.widen(id, declared, span)
-}
-
-/// Converts the new value of a `&mut` parameter to the dtype of the parameter and broadcasts it along all its
-/// dims.
-pub(super) fn fit_in_place(
-    b: &mut Builder<'_>,
-    param: ParamId,
-    value: Value,
-    at: At,
-    op: At,
-) -> Option<NodeId> {
-    let Param { name, dtype, kind, .. } = b.graph.param(param).clone();
-    let ParamKind::Tensor { axes, .. } = kind else { unreachable!("only tensors are `&mut`") };
-    let is = dtype_of(b, &value)?;
-    if !weak::fits(b, (op, at), "=", &value, dtype) {
-        return None;
-    }
-    let id = typed(b, &value, dtype)?;
-    if expr::common(b.graph.node(id).dtype, dtype).is_none() {
-        b.error(at, diag::assign_dtype(name, dtype, is));
-        return None;
-    }
-    let own: AxisSet = axes.iter().copied().collect();
-    let id = rename::joined(b, id, own);
-    if let Some(axis) = b.graph.node(id).axes.minus(own).iter().next() {
-        let message = match b.namesake(axis, own) {
-            Some(namesake) => b.two_dims(namesake, axis),
-            None => diag::assign_extra_dim(name, &b.graph.axis(axis).name, b.order_text(&axes)),
-        };
-        b.error(at, message);
-        return None;
-    }
-    let span = b.place(op);
-    let id = expr::widened(b, id, dtype)?;
-    b.widen(id, axes.into_iter().collect(), span)
 }
 
 fn type_text(ty: &TensorType) -> String {

@@ -4,8 +4,8 @@
 //! Only the library can call guards, so users' functions may have the same names.
 
 use super::build::{Builder, Env, Value};
-use super::call::axes_of;
-use super::expr::{common, dtype_of, known, single, typed};
+use super::expr::single;
+use super::value::{axes_of, common, dtype_of, known, typed};
 use crate::diag::{self, hints};
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisSet, Node, NodeKind};

@@ -7,7 +7,8 @@
 //! by `Graph::sums` at each call.
 
 use super::build::{Builder, Env, Form, Value};
-use super::expr::{common, dtype_of, known, single, typed, widened};
+use super::expr::single;
+use super::value::{common, dtype_of, known, typed, widened};
 use super::weak::{self, Weak};
 use super::{dims, rename};
 use crate::diag::{self, Message};

@@ -5,9 +5,9 @@
 use proc_macro2::TokenStream;
 
 use super::build::{Builder, Env, Form, Value};
-use super::expr::{self, dtype_of, known, typed};
-use super::{Inline, Options, dims, rename, renamed, split, unroll};
-use crate::diag::{self, Diagnostics};
+use super::value::{self, dtype_of, known, typed};
+use super::{Inline, Options, dims, expr, rename, renamed, split, unroll};
+use crate::diag::{self, Diagnostics, hints};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{
@@ -64,7 +64,7 @@ fn build(b: &mut Builder<'_>, form: &parse::Inline) -> Option<()> {
         match DType::from_name(&name.text) {
             Some(dtype) => b.captures.dtype = dtype,
             None => {
-                let near = super::function::near_dtype(&name.text, &[]);
+                let near = hints::near_dtype(&name.text, &[]);
                 b.error(name.at, diag::unknown_dtype(&name.text, near));
             }
         }
@@ -87,12 +87,12 @@ fn build(b: &mut Builder<'_>, form: &parse::Inline) -> Option<()> {
     }
     let id = typed(b, &value, wanted)?;
     let got = b.graph.node(id).dtype;
-    if expr::common(got, wanted).is_none() {
+    if value::common(got, wanted).is_none() {
         let truth = got == DType::Bool && wanted == DType::F32;
         let message = if truth { diag::inline_bool_result() } else { diag::inline_result_dtype(wanted, is) };
         return refuse(b.error(form.value.at, message));
     }
-    let id = expr::widened(b, id, wanted)?;
+    let id = value::widened(b, id, wanted)?;
     output(b, id, order, form)
 }
 

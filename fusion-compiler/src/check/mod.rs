@@ -8,6 +8,7 @@ mod build;
 mod call;
 mod dims;
 mod expr;
+mod fit;
 mod function;
 mod guards;
 mod index;
@@ -21,6 +22,7 @@ mod split;
 #[cfg(test)]
 mod tests;
 mod unroll;
+mod value;
 mod weak;
 
 use proc_macro2::{Ident, Span, TokenStream};

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use rustc_hash::FxHashMap;
 
 use super::build::{Builder, Value};
-use super::{call, rename};
+use super::{rename, value};
 use crate::ir::graph::{AxisId, AxisSet, NodeId, NodeKind, Split};
 use crate::ir::op::Op;
 
@@ -22,7 +22,7 @@ fn of(b: &Builder<'_>, value: &Value) -> Vec<AxisId> {
     match value {
         Value::Node(id) => of_node(b, *id),
         Value::Tuple(parts) => of_all(b, parts.iter()),
-        Value::Weak(_) | Value::Unknown => call::axes_of(b, value).iter().collect(),
+        Value::Weak(_) | Value::Unknown => value::axes_of(b, value).iter().collect(),
     }
 }
 

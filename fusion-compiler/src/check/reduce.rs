@@ -4,9 +4,10 @@
 //! exists once the first argument has been evaluated.
 
 use super::build::{Builder, Env, Form, Value};
-use super::expr::{Snippet, apply, dtype_of, known, single, typed, widened};
-use super::{call, dims, rename, split};
-use crate::diag;
+use super::expr::{Snippet, apply, single};
+use super::value::{axes_of, dtype_of, known, typed, widened};
+use super::{dims, rename, split};
+use crate::diag::{self, hints};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Axis, AxisId, AxisSet, Math, Node, NodeId, NodeKind, Reduce, SpanId, Sum, Use};
@@ -66,7 +67,7 @@ fn is_dims(b: &Builder<'_>, env: &Env, value: &Value, last: &Expr) -> bool {
                 None if b.frames.is_empty() => dims::named(b, env, last),
                 known => known.map(<[AxisId]>::to_vec),
             };
-            axes.is_some_and(|axes| axes.iter().all(|&axis| call::axes_of(b, value).contains(axis)))
+            axes.is_some_and(|axes| axes.iter().all(|&axis| axes_of(b, value).contains(axis)))
         }
         _ => dims::named(b, env, last).is_some(),
     }
@@ -76,13 +77,13 @@ fn is_dims(b: &Builder<'_>, env: &Env, value: &Value, last: &Expr) -> bool {
 pub(super) fn reduce(b: &mut Builder<'_>, env: &mut Env, at: At, kind: Kind, args: &[Arg]) -> Value {
     let name = kind.name();
     if let Some(label) = args.iter().find_map(|arg| arg.name.as_ref()) {
-        return b.error(label.at, call::named_argument(name, &label.text));
+        return b.error(label.at, hints::named_argument(name, &label.text));
     }
     let (Some(operand), 1..=2) = (args.first(), args.len()) else {
         return b.error(
             at,
             match kind.compares() {
-                true => diag::arity(name, "a value and dims, or two values", call::were(args.len())),
+                true => diag::arity(name, "a value and dims, or two values", diag::were(args.len())),
                 false => diag::wants_dim_last(name),
             },
         );

@@ -10,7 +10,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::build::{Builder, Env, Form, Value, only};
-use super::expr::{dtype_of, known, single, typed};
+use super::expr::single;
+use super::value::{dtype_of, known, typed};
 use super::{dims, index, split};
 use crate::diag;
 use crate::ir::dim::DimExpr;
@@ -186,7 +187,7 @@ fn adopted(b: &mut Builder<'_>, env: &mut Env, made: AxisId, value: Value) -> Va
         Some(&[known]) if known == made => {}
         Some(&[known]) if b.graph.axis(known).extent == extent => {
             match substitute(b, id, (made, known), &mut BTreeMap::new()) {
-                Ok(value) => return super::expr::known(value),
+                Ok(value) => return super::value::known(value),
                 Err(Refused::Taken | Refused::Regrouped) => b.apart = b.apart.with(made),
             }
         }

@@ -8,7 +8,8 @@
 //! Invariant: each whole has one list of parts in a function, and each call checks the extents.
 
 use super::build::{Builder, Env, Form, Value};
-use super::expr::{dtype_of, known, single, typed};
+use super::expr::single;
+use super::value::{dtype_of, known, typed};
 use super::{dims, rename, weak};
 use crate::diag;
 use crate::ir::dim::DimExpr;

@@ -2,6 +2,9 @@
 //!
 //! Invariant: all code between backquotes compiles (`check/tests/hints.rs`).
 
+use super::Message;
+use crate::ir::dtype::DType;
+
 /// Hint: the names it is for, and its text.
 type Hint = (&'static [&'static str], &'static str);
 
@@ -20,6 +23,30 @@ pub(crate) fn argument(function: &str, name: &str) -> Option<&'static str> {
     };
     let own = ARGUMENTS.iter().find(is_for).map(|(_, _, how)| *how);
     own.or_else(|| more(function).filter(|_| SCALES.contains(&name)))
+}
+
+/// Returns the message for a named argument of a function whose arguments have no names.
+pub(crate) fn named_argument(function: &str, name: &str) -> Message {
+    match argument(function, name) {
+        Some(how) => super::argument_otherwise(function, name, how),
+        None => super::named_argument(function, name),
+    }
+}
+
+/// Suggests a dtype, or one of `others`, for an unknown name.
+pub(crate) fn near_dtype(name: &str, others: &[&'static str]) -> String {
+    let meant = match name {
+        // Names of similar types in Rust and PyTorch.
+        "i64" | "int" | "long" | "isize" => "i32",
+        "u64" | "uint" => "u32",
+        "float" => "f32",
+        "double" => "f64",
+        "half" => "f16",
+        name => {
+            return super::did_you_mean(name, DType::STORAGE.map(DType::name).iter().chain(others).copied());
+        }
+    };
+    format!(": did you mean `{meant}`?")
 }
 
 /// Returns how to get several values from a function that returns a tuple in other libraries.
