@@ -224,6 +224,11 @@ impl<'w> Body<'w> {
         (self.kernel.team, self.kernel.rows_per_team, self.kernel.cyclic) = (team, rows_per_team, cyclic);
     }
 
+    /// Returns the numbers of the lanes.
+    pub(super) fn lane_index(&mut self, lanes: Lanes) -> Value {
+        self.inner().bind(Type { dtype: DType::Index, lanes }, Expr::Builtin(Builtin::LaneIndex))
+    }
+
     /// Says how many iterations of loops along rows read at once.
     pub(super) fn set_load_unroll(&mut self, load_unroll: u32) {
         self.kernel.load_unroll = load_unroll;

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use rustc_hash::FxHashSet;
 
 use super::body::{Addressing, Body, Level, Place};
-use super::pointwise::{Items, lane_index, scheduled};
+use super::items::{Items, scheduled};
 use super::space::{SpaceDim, reach};
 use super::staged_buffer::StagedBuffer;
 use super::{Scheduled, Work};
@@ -140,7 +140,7 @@ impl Lines {
     /// whole number.
     fn found(&self, body: &mut Body<'_>, col: Value) -> [Value; 2] {
         let ahead = body.item().cast(col, DType::I32);
-        let lane = lane_index(body, Lanes::Loop);
+        let lane = body.lane_index(Lanes::Loop);
         let half = body.top().f32(0.5);
         let mut b = body.inner();
         let lane = b.cast(lane, DType::I32);

@@ -11,11 +11,11 @@ use std::collections::BTreeSet;
 use smallvec::smallvec;
 
 use super::body::{Addressing, Body, Place};
+use super::partition::Partition;
 use super::passes::{Pass, PassCount, Sums, finished, passes};
 use super::position::Range;
 use super::row_loop::INDEX;
 use super::space::{SpaceDim, cols, dims, product, width_conditions, widths};
-use super::split_reduction::partition::Partition;
 use super::strips::{self, Steps, is_long};
 use super::{Scheduled, Work, row};
 use crate::fuse::{Load, is_column_major, is_op};

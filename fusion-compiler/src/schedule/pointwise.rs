@@ -8,14 +8,14 @@
 use super::body::{Addressing, Body, Place, is_windowed};
 use super::coalesce_transposed::{Across, across};
 use super::collapse_loops::line;
+use super::items::{Items, scheduled};
 use super::space::{SpaceDim, bytes, dims, lanes, width_conditions, widths};
 use super::{Scheduled, Work};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
-use crate::ir::graph::Access;
-use crate::ir::kernel::{Builtin, Expr, IndexWidth, Lanes, LoopKind, Stmt, Type, Value};
+use crate::ir::kernel::{IndexWidth, Lanes, LoopKind, Stmt, Type, Value};
 use crate::ir::op::Op;
-use crate::ir::plan::{Condition, Footprint, Space, UniformArg};
+use crate::ir::plan::{Condition, UniformArg};
 use crate::target::{TargetFacts, Vectors};
 
 const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
@@ -159,62 +159,6 @@ fn on_cpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], grain: u32) -
     scheduled(dims, body, vec![], grain)
 }
 
-/// The items of the CPU, each a run of elements next to each other in a row; and the one at hand.
-#[derive(Clone, Copy)]
-pub(super) struct Items {
-    /// Its number.
-    pub(super) item: Value,
-    /// The number of its row.
-    pub(super) row: Value,
-    /// Its first element in the row …
-    pub(super) col: Value,
-    /// … and by number.
-    pub(super) element: Value,
-    /// How many it has.
-    pub(super) len: Value,
-}
-
-impl Items {
-    /// Those of rows of this extent, of so many elements but for the last of a row.
-    pub(super) fn of(body: &mut Body<'_>, extent: &DimExpr, grain: u32) -> Items {
-        let cols = body.extent(extent);
-        let mut top = body.top();
-        let (grain, up) = (top.index(i64::from(grain)), top.index(i64::from(grain) - 1));
-        let padded = top.apply(Op::Add, &[cols, up]);
-        let blocks = top.apply(Op::IntDiv, &[padded, grain]);
-        let item = top.declare(INDEX);
-        let mut b = body.item();
-        let row = b.apply(Op::IntDiv, &[item, blocks]);
-        let block = b.apply(Op::IntRem, &[item, blocks]);
-        let col = b.apply(Op::Mul, &[block, grain]);
-        let left = b.apply(Op::Sub, &[cols, col]);
-        let len = b.apply(Op::Min, &[left, grain]);
-        let before = b.apply(Op::Mul, &[row, cols]);
-        let element = b.apply(Op::Add, &[before, col]);
-        Items { item, row, col, element, len }
-    }
-
-    /// Deals them out, to do this for each.
-    pub(super) fn deal(self, body: &mut Body<'_>, inside: Vec<Stmt>) {
-        let mut top = body.top();
-        let (start, end) = (top.index(0), top.index(1));
-        let (var, kind) = (self.item, LoopKind::Grid);
-        body.push(Stmt::Loop { var, kind, start, end, step: end, carried: vec![], body: inside });
-    }
-}
-
-pub(super) fn scheduled(dims: &[SpaceDim], body: Body<'_>, when: Vec<Condition>, grain: u32) -> Scheduled {
-    let (outer, inner) = dims.split_at(dims.len() - 1);
-    let rows = DimExpr::product(outer.iter().map(|dim| &dim.extent));
-    let space = Space { rows, cols: inner[0].extent.clone(), grain, each: DimExpr::constant(1) };
-    let (kernel, buffers) = body.finish();
-    for buffer in &buffers {
-        let linear = matches!(buffer.reach, Footprint::Linear(_));
-        debug_assert!(buffer.access == Access::Read || linear, "writes are linear");
-    }
-    Scheduled::new(when, (kernel, buffers), space)
-}
-
 /// The bytes of the operands that are read out of order and may not fit in one binding, each number once.
 fn whole_bytes(work: &Work<'_>) -> Vec<DimExpr> {
     let mut all = Vec::new();
@@ -225,9 +169,4 @@ fn whole_bytes(work: &Work<'_>) -> Vec<DimExpr> {
         }
     }
     all
-}
-
-/// The numbers of the lanes, as an expression of a body.
-pub(super) fn lane_index(body: &mut Body<'_>, lanes: Lanes) -> Value {
-    body.inner().bind(Type { dtype: DType::Index, lanes }, Expr::Builtin(Builtin::LaneIndex))
 }

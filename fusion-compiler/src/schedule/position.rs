@@ -5,7 +5,6 @@
 
 use super::Operand;
 use super::body::{Addressing, Body, Level, Place, is_windowed};
-use super::pointwise::lane_index;
 use super::space::{SpaceDim, reach, stride};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
@@ -113,7 +112,7 @@ impl Body<'_> {
         let first = place.coordinates[dim];
         let of_lane =
             level == Level::Inner && place.lanes != Lanes::ONE && !place.apart && dim == self.vector;
-        let lane = of_lane.then(|| lane_index(self, place.lanes));
+        let lane = of_lane.then(|| self.lane_index(place.lanes));
         if self.dims[dim].axes.len() > 1 {
             let each = self.dims[dim].each(self.work.graph, axis);
             let each = self.extent(&each);
@@ -247,7 +246,7 @@ impl Body<'_> {
         let is_one = self.kernel.ty(index).lanes == Lanes::ONE;
         match along {
             Some(along) if along.as_const() != Some(1) || !is_one => {
-                let lane = lane_index(self, lanes);
+                let lane = self.lane_index(lanes);
                 let along = self.extent(&along);
                 let mut b = self.inner();
                 let ahead = b.apply(Op::Mul, &[lane, along]);

@@ -13,17 +13,18 @@ use std::borrow::Cow;
 use super::body::{Addressing, Body, Level};
 use super::combine::of_rows;
 use super::each_row::{GridMapping, rows};
+use super::partition::Partition;
 use super::passes::{self, PassCount, bytes_folded_at_once};
 use super::row_loop::{StagedPart, ThreadMapping};
-use super::space::{SpaceDim, cols, dims, lanes, line, product, width_conditions, widths};
-use super::split_reduction::partition::Partition;
+use super::row_space::RowSpace;
+use super::space::{lanes, product, width_conditions, widths};
 use super::staged_buffer::StagedBuffer;
 use super::staging::{self, staged_values};
 use super::{Schedule, Scheduled, UnstagedTail, Work};
 use crate::fuse::Store;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
-use crate::ir::graph::{Access, AxisSet, NodeId};
+use crate::ir::graph::{Access, NodeId};
 use crate::ir::kernel::{BufferId, Builtin, IndexWidth, LoopKind, Shared, SharedLen, Value, WARP};
 use crate::ir::op::Op;
 use crate::ir::plan::{Condition, Footprint, Space, UniformArg};
@@ -154,77 +155,6 @@ pub(super) fn of_partials(work: &Work<'_>, facts: &TargetFacts, schedule: Schedu
         Some(true) => vec![of(BESIDE)],
         Some(false) => vec![of(1)],
         None => vec![Scheduled { when: vec![many], ..of(BESIDE) }, of(1)],
-    }
-}
-
-/// The dims of a row group: of the space that has an element for each row, then of a row.
-#[derive(Clone)]
-pub(super) struct RowSpace {
-    pub(super) rows: usize,
-    /// How many come between, of what parts gave that were combined before.
-    pub(super) partials: usize,
-    pub(super) dims: Vec<SpaceDim>,
-    /// How many of them, the innermost, are a line.
-    pub(super) line: usize,
-    /// Where each row is a part of a longer one: elements of all but the last if it is a line, else coordinates along the
-    /// outermost dim.
-    pub(super) part: Option<DimExpr>,
-}
-
-impl RowSpace {
-    fn new(work: &Work<'_>, facts: &TargetFacts) -> RowSpace {
-        let rows = dims(work.graph, work.group, &work.operands);
-        let cols = cols(work.graph, work.group, &work.operands);
-        let line = line(facts, &cols);
-        let given: AxisSet =
-            work.of_parts().into_iter().flat_map(|id| work.graph.looped_axes(id).iter()).collect();
-        let dim = |axis| SpaceDim { axes: vec![axis], extent: work.graph.axis(axis).extent.clone() };
-        let partials: Vec<SpaceDim> = given.iter().map(dim).collect();
-        let (rows, partials, dims) = (rows.len(), partials.len(), [rows, partials, cols].concat());
-        RowSpace { rows, partials, dims, line, part: None }
-    }
-
-    /// That of parts of rows.
-    fn of_parts(work: &Work<'_>, facts: &TargetFacts, partition: &Partition) -> RowSpace {
-        RowSpace { part: Some(partition.len.clone()), ..RowSpace::new(work, facts) }
-    }
-
-    /// Most elements of a line.
-    fn len(&self) -> DimExpr {
-        let part = self.part.as_ref().filter(|_| self.is_line());
-        part.cloned().unwrap_or_else(|| product(self.line()))
-    }
-
-    /// Most elements of a row.
-    fn each(&self) -> DimExpr {
-        match &self.part {
-            None => product(self.cols()),
-            Some(_) if self.is_line() => self.len(),
-            Some(part) => part.clone() * product(&self.cols()[1..]),
-        }
-    }
-
-    /// Of the elements of a row.
-    pub(super) fn cols(&self) -> &[SpaceDim] {
-        &self.dims[self.rows + self.partials..]
-    }
-
-    /// Of what parts gave.
-    pub(super) fn partials(&self) -> &[SpaceDim] {
-        &self.dims[self.rows..][..self.partials]
-    }
-
-    fn innermost(&self) -> &SpaceDim {
-        &self.dims[self.dims.len() - 1]
-    }
-
-    pub(super) fn line(&self) -> &[SpaceDim] {
-        &self.dims[self.dims.len() - self.line..]
-    }
-
-    /// Whether a row is no more than a line.
-    pub(super) fn is_line(&self) -> bool {
-        self.cols().len() == self.line
     }
 }
 

@@ -10,7 +10,6 @@ use super::body::{Body, Level, Place};
 use super::passes::{
     Accumulator, Exponentials, Monoid, Pass, Sums, combined, finished, folded_at_once, identity,
 };
-use super::pointwise::lane_index;
 use super::position::Range;
 use super::space::{SpaceDim, product};
 use super::strips::{self, Steps, is_long};
@@ -368,7 +367,7 @@ impl RowLoop<'_> {
         }
         if let ThreadMapping::Team { apart: true, threads, .. } = *self.along {
             apart = true;
-            let (lane, distance) = (lane_index(body, self.lanes()), body.top().index(threads.into()));
+            let (lane, distance) = (body.lane_index(self.lanes()), body.top().index(threads.into()));
             let end = self.end(body);
             let mut b = body.inner();
             let ahead = b.apply(Op::Mul, &[lane, distance]);

@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::body::is_windowed;
+use super::partition::{Partition, partitions};
 use super::space::{bytes, cols, line, product, width_conditions, widths};
 use super::staging::{reduction, steps};
 use super::{Config, Operand, Schedule, Scheduled, Scratch, Work, column, pointwise, row};
@@ -20,12 +21,10 @@ use crate::ir::kernel::{BufferId, IndexWidth};
 use crate::ir::plan::{Condition, Footprint, Slot};
 use crate::target::{TargetFacts, Vectors};
 use combine_partials::{Merge, merges};
-use partition::{Partition, partitions};
 
 mod combine_partials;
 mod global_then_rows;
-pub(super) mod partition;
-mod rebuild;
+pub(super) mod rebuild;
 
 pub(super) use global_then_rows::global_then_rows;
 pub(super) use rebuild::Copy;

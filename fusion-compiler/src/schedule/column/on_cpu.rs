@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use super::super::body::{Addressing, Body, Level, Place};
+use super::super::items::Items;
 use super::super::passes::{Accumulator, Monoid, Pass, PassCount, Sums, finished, identity, passes};
-use super::super::pointwise::Items;
 use super::super::row_loop::INDEX;
 use super::super::staged_buffer::StagedBuffer;
 use super::super::strips::Steps;

@@ -1,10 +1,10 @@
 //! The ways to run a row group on a GPU: which threads share a row, and what each takes of it at a time.
 
-use super::RowSpace;
 use crate::fuse::Store;
 use crate::ir::graph::Access;
 use crate::ir::kernel::{BufferId, IndexWidth};
 use crate::schedule::passes::{PassCount, passes};
+use crate::schedule::row_space::RowSpace;
 use crate::schedule::space::{lanes, product};
 use crate::schedule::{Operand, Work};
 use crate::target::{TargetFacts, Team, Vectors, team};

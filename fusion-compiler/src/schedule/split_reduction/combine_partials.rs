@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::super::partition::Partition;
 use super::Copy;
-use super::partition::Partition;
 use crate::fuse::Group;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
+use super::super::partition::into_few;
 use super::super::row;
 use super::super::space::width_conditions;
 use super::super::{Config, Operand, Scheduled, Scratch, Work};
-use super::partition::into_few;
 use super::{Over, Round, Split, Stage, binds, launch, memory, once, same_for_all, word};
 use crate::fuse::{Load, Store};
 use crate::ir::graph::NodeId;

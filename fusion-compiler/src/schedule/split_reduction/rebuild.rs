@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::super::Operand;
+use super::super::partition::Partition;
 use super::super::staging::reduction;
-use super::partition::Partition;
 use crate::fuse::Load;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet, Graph, Node, NodeId, NodeKind, SpanId};

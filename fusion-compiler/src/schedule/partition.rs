@@ -4,9 +4,9 @@
 //! read where they are few: so as many parts as make one wide enough go through a run of all of them together, taking turns, and
 //! lie side by side as rows do. Invariant: parts depend on extents alone.
 
-use super::super::space::{SpaceDim, cols, line, product};
-use super::super::staging::steps;
-use super::super::{Schedule, Work};
+use super::space::{SpaceDim, cols, line, product};
+use super::staging::steps;
+use super::{Schedule, Work};
 use crate::fuse::{Load, Store};
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AXES_MAX, Axis, AxisId, AxisSet, Graph, NodeId, NodeKind};
@@ -16,85 +16,85 @@ use crate::target::{TargetFacts, Vectors};
 
 /// How rows are cut into parts.
 #[derive(Clone)]
-pub(in crate::schedule) struct Partition {
+pub(super) struct Partition {
     /// How the elements of rows lie.
-    pub(in crate::schedule) schedule: Schedule,
+    pub(super) schedule: Schedule,
     /// The number of the run.
-    pub(in crate::schedule) part: AxisId,
+    pub(super) part: AxisId,
     /// The parts that share one.
-    pub(in crate::schedule) interleave: Option<Interleave>,
+    pub(super) interleave: Option<Interleave>,
     /// The number of a part where its elements are stored and all parts are combined again, if that is to be.
-    pub(in crate::schedule) chunk: Option<AxisId>,
+    pub(super) chunk: Option<AxisId>,
     /// Axes of a row that a part has one coordinate of.
     outer: Vec<AxisId>,
     /// The others, outermost first …
-    pub(in crate::schedule) inner: Vec<AxisId>,
+    pub(super) inner: Vec<AxisId>,
     /// … and which of them has to stay a dim by itself, which runs of its coordinates are parts of.
-    pub(in crate::schedule) alone: Option<AxisId>,
+    pub(super) alone: Option<AxisId>,
     /// How many of the axes of rows are outside of those of parts.
     before: usize,
     /// Coordinates along the dim that is cut …
-    pub(in crate::schedule) extent: DimExpr,
+    pub(super) extent: DimExpr,
     /// … those of each run but the last …
-    pub(in crate::schedule) len: DimExpr,
+    pub(super) len: DimExpr,
     /// … and elements of each.
     each: DimExpr,
     count: DimExpr,
     /// Elements along the innermost dim of a row, in runs of vectors.
-    pub(in crate::schedule) innermost: DimExpr,
+    pub(super) innermost: DimExpr,
 }
 
 /// Parts that go through a run of coordinates together: each takes every so many.
 #[derive(Clone)]
-pub(in crate::schedule) struct Interleave {
+pub(super) struct Interleave {
     /// The number of the part among them.
-    pub(in crate::schedule) axis: AxisId,
+    pub(super) axis: AxisId,
     /// How many there are.
-    pub(in crate::schedule) count: DimExpr,
+    pub(super) count: DimExpr,
 }
 
 impl Partition {
     /// The number of the last run.
-    pub(in crate::schedule) fn last(&self) -> DimExpr {
+    pub(super) fn last(&self) -> DimExpr {
         self.count.clone() - DimExpr::constant(1)
     }
 
     /// Its elements.
-    pub(in crate::schedule) fn rest(&self) -> DimExpr {
+    pub(super) fn rest(&self) -> DimExpr {
         (self.extent.clone() - self.last() * self.len.clone()) * self.each.clone()
     }
 
     /// Those of the others.
-    pub(in crate::schedule) fn whole(&self) -> DimExpr {
+    pub(super) fn whole(&self) -> DimExpr {
         self.len.clone() * self.each.clone()
     }
 
     /// The axes of the parts of a row.
-    pub(in crate::schedule) fn parts(&self) -> Vec<AxisId> {
+    pub(super) fn parts(&self) -> Vec<AxisId> {
         let interleave = self.interleave.as_ref().map(|interleave| interleave.axis);
         self.outer.iter().copied().chain([self.part]).chain(interleave).collect()
     }
 
     /// Those of the parts of all rows, which have these axes.
-    pub(in crate::schedule) fn order(&self, rows: &[AxisId]) -> Vec<AxisId> {
+    pub(super) fn order(&self, rows: &[AxisId]) -> Vec<AxisId> {
         let (before, after) = rows.split_at(self.before);
         [before, &self.parts(), after].concat()
     }
 
     /// The axis along which coordinates follow each other in a part.
-    pub(in crate::schedule) fn along(&self) -> AxisId {
+    pub(super) fn along(&self) -> AxisId {
         let last = || *self.inner.last().unwrap_or_else(|| unreachable!("a part has axes"));
         self.alone.unwrap_or_else(last)
     }
 
     /// The axes of a value that has these of whole rows.
-    pub(in crate::schedule) fn of_part(&self, axes: AxisSet) -> AxisSet {
+    pub(super) fn of_part(&self, axes: AxisSet) -> AxisSet {
         let interleave = self.interleave.iter().filter(|_| axes.contains(self.along()));
         interleave.fold(axes, |axes, interleave| axes.with(interleave.axis))
     }
 
     /// Gives the graph the axes of parts, which come after its own.
-    pub(in crate::schedule) fn extend(&self, graph: &mut Graph) {
+    pub(super) fn extend(&self, graph: &mut Graph) {
         graph.axes.push(Axis { name: "part".into(), extent: self.count.clone() });
         if let Some(Interleave { count, .. }) = &self.interleave {
             graph.axes.push(Axis { name: "interleave".into(), extent: count.clone() });
@@ -105,7 +105,7 @@ impl Partition {
     }
 
     /// What tells kernels of several cuts apart.
-    pub(in crate::schedule) fn tag(&self) -> &'static str {
+    pub(super) fn tag(&self) -> &'static str {
         if self.alone.is_some() { "_runs" } else { "" }
     }
 }
@@ -118,7 +118,7 @@ const INNER_MIN: i64 = 1024;
 
 /// How to cut the rows, and when it pays: lines by the numbers of their elements, other rows along the innermost dim where that is
 /// long, else along the outermost axis.
-pub(in crate::schedule) fn partitions(
+pub(super) fn partitions(
     work: &Work<'_>,
     facts: &TargetFacts,
     schedule: Schedule,
@@ -143,7 +143,7 @@ pub(in crate::schedule) fn partitions(
 }
 
 /// How to cut the only row, whose parts every block may combine again, and when it pays.
-pub(in crate::schedule) fn into_few(work: &Work<'_>, facts: &TargetFacts) -> Option<(Partition, Condition)> {
+pub(super) fn into_few(work: &Work<'_>, facts: &TargetFacts) -> Option<(Partition, Condition)> {
     let (partition, all) = unpartitioned(work, facts, Schedule::Row)?;
     let (is_line, len) = (partition.outer.is_empty(), len_of_few(&all, facts));
     let partition = Partition { count: partition.extent.clone().ceil_div(len.clone()), len, ..partition };

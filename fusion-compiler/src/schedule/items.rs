@@ -1,0 +1,70 @@
+//! Items of the CPU, and kernels over spaces whose writes are linear.
+
+use super::Scheduled;
+use super::body::Body;
+use super::space::SpaceDim;
+use crate::ir::dim::DimExpr;
+use crate::ir::dtype::DType;
+use crate::ir::graph::Access;
+use crate::ir::kernel::{Lanes, LoopKind, Stmt, Type, Value};
+use crate::ir::op::Op;
+use crate::ir::plan::{Condition, Footprint, Space};
+
+const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
+
+/// An item of the CPU: a run of elements next to each other in a row.
+#[derive(Clone, Copy)]
+pub(super) struct Items {
+    /// Number of the item.
+    pub(super) item: Value,
+    /// Number of the row.
+    pub(super) row: Value,
+    /// Number of the first element in the row.
+    pub(super) col: Value,
+    /// Number of the first element in the space.
+    pub(super) element: Value,
+    /// Number of elements.
+    pub(super) len: Value,
+}
+
+impl Items {
+    /// Computes the item at hand of rows of this extent. An item has `grain` elements, the last of a row fewer.
+    pub(super) fn of(body: &mut Body<'_>, extent: &DimExpr, grain: u32) -> Items {
+        let cols = body.extent(extent);
+        let mut top = body.top();
+        let (grain, up) = (top.index(i64::from(grain)), top.index(i64::from(grain) - 1));
+        let padded = top.apply(Op::Add, &[cols, up]);
+        let blocks = top.apply(Op::IntDiv, &[padded, grain]);
+        let item = top.declare(INDEX);
+        let mut b = body.item();
+        let row = b.apply(Op::IntDiv, &[item, blocks]);
+        let block = b.apply(Op::IntRem, &[item, blocks]);
+        let col = b.apply(Op::Mul, &[block, grain]);
+        let left = b.apply(Op::Sub, &[cols, col]);
+        let len = b.apply(Op::Min, &[left, grain]);
+        let before = b.apply(Op::Mul, &[row, cols]);
+        let element = b.apply(Op::Add, &[before, col]);
+        Items { item, row, col, element, len }
+    }
+
+    /// Distributes the items to threads, which run the statements for each.
+    pub(super) fn deal(self, body: &mut Body<'_>, inside: Vec<Stmt>) {
+        let mut top = body.top();
+        let (start, end) = (top.index(0), top.index(1));
+        let (var, kind) = (self.item, LoopKind::Grid);
+        body.push(Stmt::Loop { var, kind, start, end, step: end, carried: vec![], body: inside });
+    }
+}
+
+/// Returns the kernel over these dims, whose writes are linear in the space.
+pub(super) fn scheduled(dims: &[SpaceDim], body: Body<'_>, when: Vec<Condition>, grain: u32) -> Scheduled {
+    let (outer, inner) = dims.split_at(dims.len() - 1);
+    let rows = DimExpr::product(outer.iter().map(|dim| &dim.extent));
+    let space = Space { rows, cols: inner[0].extent.clone(), grain, each: DimExpr::constant(1) };
+    let (kernel, buffers) = body.finish();
+    for buffer in &buffers {
+        let linear = matches!(buffer.reach, Footprint::Linear(_));
+        debug_assert!(buffer.access == Access::Read || linear, "writes are linear");
+    }
+    Scheduled::new(when, (kernel, buffers), space)
+}
