@@ -17,12 +17,14 @@ use crate::target::Dialect;
 mod folds;
 mod in_place;
 mod prefetch;
+mod stream;
 mod unroll_and_jam;
 mod vector_loop;
 
 use in_place::Floats;
 use prefetch::Asks;
-use vector_loop::{LANE, Stream, staged_element};
+use stream::{LANE, Stream};
+use vector_loop::staged_element;
 
 /// The text of a legal kernel as a function of its name, of `Instructions` and `CpuArgs`, which must be in scope, as must `Lines`, `Rows`,
 /// `Run`, `Total`, `doubles`, `fold_lanes`, `tiles`, `black_box` and `select_unpredictable`.

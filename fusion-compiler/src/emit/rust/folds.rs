@@ -1,7 +1,8 @@
 //! What the lanes of a vector loop make together: partial results of groups of lanes, in the order that `FOLD_LANES` documents.
 
 use super::prefetch::{Asked, ask};
-use super::vector_loop::{OPS, VectorLoop, known};
+use super::stream::{OPS, known};
+use super::vector_loop::VectorLoop;
 use super::{Emitter, names, tuple};
 use crate::emit::inline_values::OperandText;
 use crate::emit::{Writer, fill, template};

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::vector_loop::LANE;
+use super::stream::LANE;
 use super::{Emitter, literal};
 use crate::ir::dtype::DType;
 use crate::ir::kernel::{Builtin, Expr, Stmt, Value};

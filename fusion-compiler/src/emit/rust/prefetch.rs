@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashSet;
 
 use super::Emitter;
-use super::vector_loop::{MemoryId, Stream, VectorLoop, known, operations};
+use super::stream::{MemoryId, Stream, known, operations};
 use crate::emit::Writer;
 use crate::ir::graph::Access;
 use crate::ir::kernel::{Address, BufferId, Expr, Fold, Kernel, Lanes, NEXT_ROW_MIN, Stmt, Value};
@@ -107,7 +107,7 @@ fn is_of_item(item: &[Stmt], index: Value) -> bool {
 
 impl Emitter<'_> {
     /// What a loop of so many lanes asks for.
-    pub(super) fn asked(&self, run: &VectorLoop, len: &str) -> Vec<Asked> {
+    pub(super) fn asked(&self, streams: &[Stream], len: &str) -> Vec<Asked> {
         let asked = |(i, stream): (usize, &Stream)| {
             let MemoryId::Buffer(buffer) = stream.memory else { return None };
             if self.kernel.buffer(buffer).access == Access::Write {
@@ -120,7 +120,7 @@ impl Emitter<'_> {
             let next = next.then(|| len.to_owned());
             (first || next.is_some()).then_some(Asked { run: i, next })
         };
-        run.streams.iter().enumerate().filter_map(asked).collect()
+        streams.iter().enumerate().filter_map(asked).collect()
     }
 }
 

@@ -7,7 +7,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Emitter;
-use super::vector_loop::LANE;
+use super::stream::LANE;
 use crate::emit::Writer;
 use crate::ir::kernel::{Expr, Stmt, Value};
 use crate::ir::op::Op;

@@ -7,12 +7,13 @@ use rustc_hash::FxHashSet;
 
 use super::folds::{Combine, PART, RESULT};
 use super::prefetch::{Asked, ask};
+use super::stream::{LANE, MemoryId, OPS, Stream, known, operations};
 use super::unroll_and_jam::{self, COPIES, VECTOR_LANES};
 use super::{Emitter, memory, names, scalar, tuple};
 use crate::emit::Writer;
 use crate::ir::graph::Access;
 use crate::ir::kernel::{
-    Address, BufferId, Builtin, CACHE_LINE, Expr, Fold, Kernel, Lanes, STREAM_LANES, SharedId, Stmt, Value,
+    Address, Builtin, CACHE_LINE, Expr, Fold, Kernel, Lanes, STREAM_LANES, SharedId, Stmt, Value,
 };
 
 /// Operations of a lane for each byte of its runs beside which memory is what a loop waits for, however wide its vectors are. AdamW has
@@ -28,29 +29,8 @@ const STREAMED_MAX: usize = 64;
 /// a padding took 9.0 ms, where tiles take 1.6.
 const STREAMED_APART_MAX: usize = 16;
 
-/// What processors have ways of their own for.
-pub(super) const OPS: &str = "ops";
-
-/// The number of a lane: that of the first of its call, `first`, and of itself from there, `j`.
-pub(super) const LANE: &str = "lane";
-
 /// Lanes whose memory is asked for at a time, some way ahead: more at once than a processor waits for would hold it up.
 const FETCH_LANES: usize = 256;
-
-/// A run of elements that a vector loop goes through.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stream {
-    pub(super) memory: MemoryId,
-    pub(super) index: Value,
-    pub(super) stride: u32,
-}
-
-/// The memory that a run is part of.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum MemoryId {
-    Buffer(BufferId),
-    Shared(SharedId),
-}
 
 /// A loop as its function is called.
 pub(super) struct VectorLoop<'a> {
@@ -111,7 +91,7 @@ impl Emitter<'_> {
                 out.line(format_args!("let p{i} = {};", self.run(stream, len)));
             }
             let len = self.inline_values.operand(len).to_string();
-            let asked = self.asked(&run, &len);
+            let asked = self.asked(&run.streams, &len);
             match folds {
                 [] => self.strips(out, &len, &run, (&streamed, &asked)),
                 _ => self.folded(out, &len, &run, &asked),
@@ -476,17 +456,6 @@ impl Emitter<'_> {
             None => self.element(at),
         }
     }
-}
-
-/// How many operations a lane takes.
-pub(super) fn operations(lanes: &[Stmt], folds: &[Fold]) -> usize {
-    let is_op = |stmt: &&Stmt| matches!(stmt, Stmt::Let(_, Expr::Apply(..) | Expr::Cast(_)));
-    lanes.iter().chain(folds.iter().flat_map(|fold| &fold.body)).filter(is_op).count()
-}
-
-/// A number of lanes, if it is a literal.
-pub(super) fn known(len: &str) -> Option<usize> {
-    len.strip_suffix("usize")?.parse().ok()
 }
 
 fn asks_for_lanes(kernel: &Kernel, lanes: &[Stmt]) -> bool {
