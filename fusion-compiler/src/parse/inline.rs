@@ -11,21 +11,8 @@ use syn::buffer::{Cursor, TokenBuffer};
 use super::ast::{At, Dim, Expr, ExprKind, Name};
 use super::expr::{expr, node};
 use super::item::{dims, rust_name, upper};
-use super::tokens::{Parsed, Parser, Reported, Sink, is_keyword, plain};
+use super::tokens::{Capture, Parsed, Parser, Reported, Sink, is_keyword, plain};
 use crate::diag::{self, Message};
-
-/// A Rust expression in the inline form.
-#[derive(Debug)]
-pub(crate) struct Capture {
-    /// Text of the expression as the user wrote it.
-    pub(crate) text: String,
-    pub(crate) tokens: TokenStream,
-    /// Dims after the expression: `[N, D]`.
-    pub(crate) dims: Option<Vec<Dim>>,
-    pub(crate) at: At,
-    /// True for a name or path, whose repetitions are the same tensor.
-    pub(crate) is_path: bool,
-}
 
 /// The inline form.
 #[derive(Debug)]

@@ -9,9 +9,9 @@ mod inline;
 mod item;
 mod tokens;
 
-pub(crate) use inline::{Capture, Inline, inline, variable};
+pub(crate) use inline::{Inline, inline, variable};
 pub(crate) use item::{Item, functions, ident, items, upper};
-pub(crate) use tokens::{Places, Sink, is_keyword};
+pub(crate) use tokens::{Capture, Places, Sink, is_keyword};
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::buffer::TokenBuffer;

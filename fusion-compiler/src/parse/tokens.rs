@@ -4,11 +4,10 @@
 //! start of an operand, where they act as parentheses.
 
 use proc_macro2::extra::DelimSpan;
-use proc_macro2::{Delimiter, Spacing, Span, TokenTree};
+use proc_macro2::{Delimiter, Spacing, Span, TokenStream, TokenTree};
 use syn::buffer::Cursor;
 
-use super::ast::{At, Name};
-use super::inline::Capture;
+use super::ast::{At, Dim, Name};
 use crate::diag::{self, Diagnostics, Message};
 
 /// The tokens that the tree refers to.
@@ -36,6 +35,19 @@ impl Places {
     pub(crate) fn text(&self, at: At) -> &str {
         &self.texts[at.0 as usize]
     }
+}
+
+/// A Rust expression in the inline form.
+#[derive(Debug)]
+pub(crate) struct Capture {
+    /// Text of the expression as the user wrote it.
+    pub(crate) text: String,
+    pub(crate) tokens: TokenStream,
+    /// Dims after the expression: `[N, D]`.
+    pub(crate) dims: Option<Vec<Dim>>,
+    pub(crate) at: At,
+    /// True for a name or path, whose repetitions are the same tensor.
+    pub(crate) is_path: bool,
 }
 
 /// The output of the parser besides the tree.
