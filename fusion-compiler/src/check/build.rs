@@ -7,17 +7,15 @@ use std::borrow::Cow;
 
 use rustc_hash::FxHashMap;
 
-use proc_macro2::Span;
+use proc_macro2::{Span, TokenStream};
 
-use super::rename;
 use super::weak::Weak;
 use crate::diag::{self, Diagnostics, Message};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Axis, AxisId, AxisSet, Graph, Node, NodeId, NodeKind, ParamId, SpanId};
-use crate::ir::op::Op;
-use crate::parse::Places;
 use crate::parse::ast::{self, At};
+use crate::parse::{Capture, Places};
 
 /// Largest number of nodes of a function once all calls are expanded.
 const NODES_MAX: usize = 1 << 16;
@@ -97,6 +95,26 @@ pub(super) enum Form {
     AnyShape,
 }
 
+/// The captures of an inline expression.
+pub(super) struct Captures<'a> {
+    /// Dtype of every capture and of the result.
+    pub(super) dtype: DType,
+    /// Captures as parsed.
+    pub(super) parsed: &'a [Capture],
+    /// Axes of each capture in order, if dims are named.
+    pub(super) axes: Vec<Vec<AxisId>>,
+    /// Rust expression of each parameter.
+    pub(super) rust: Vec<TokenStream>,
+    /// Captured paths that already are parameters.
+    pub(super) paths: Vec<(String, NodeId)>,
+}
+
+impl Default for Captures<'_> {
+    fn default() -> Self {
+        Captures { dtype: DType::F32, parsed: &[], axes: vec![], rust: vec![], paths: vec![] }
+    }
+}
+
 /// The graph being built.
 pub(super) struct Builder<'a> {
     pub(super) graph: Graph,
@@ -121,7 +139,7 @@ pub(super) struct Builder<'a> {
     /// In-place parameters that have been assigned.
     pub(super) assigned: Vec<ParamId>,
     /// Captures of the inline form.
-    pub(super) captures: super::inline::Captures<'a>,
+    pub(super) captures: Captures<'a>,
     pub(super) spans: Vec<Span>,
     span_ids: FxHashMap<At, SpanId>,
     errors: &'a mut Diagnostics,
@@ -149,7 +167,7 @@ impl<'a> Builder<'a> {
             spare: AxisSet::EMPTY,
             has_reused: false,
             assigned: Vec::new(),
-            captures: super::inline::Captures::default(),
+            captures: Captures::default(),
             spans: Vec::new(),
             span_ids: FxHashMap::default(),
             errors,
@@ -228,29 +246,6 @@ impl<'a> Builder<'a> {
             return None;
         }
         Some(self.graph.push(node))
-    }
-
-    /// Appends a pointwise operation. Two dims of its operands that share a name become one. Reports them if
-    /// they cannot.
-    pub(super) fn apply(&mut self, op: Op, args: &[NodeId], span: SpanId) -> Option<NodeId> {
-        let mut args = args.to_vec();
-        while let Some((apart, other)) = self.of_one_name(&args) {
-            let joined = args.iter().map(|&arg| rename::join(self, arg, (apart, other))).collect();
-            let Some(joined) = joined else {
-                let message = self.two_dims(other, apart);
-                self.error_span(span, message);
-                return None;
-            };
-            args = joined;
-        }
-        Some(self.graph.apply(op, &args, span))
-    }
-
-    /// Returns a dim of these values that a template made, and another dim of the same name.
-    fn of_one_name(&self, args: &[NodeId]) -> Option<(AxisId, AxisId)> {
-        let axes = args.iter().fold(AxisSet::EMPTY, |all, &arg| all.union(self.graph.node(arg).axes));
-        let apart = axes.intersection(self.apart);
-        apart.iter().find_map(|apart| Some((apart, self.namesake(apart, axes)?)))
     }
 
     /// Returns another of these axes with the name of this one.

@@ -8,7 +8,7 @@ mod misfit;
 use super::build::{Builder, Env, Form, Frame, Origin, Value, VarKind};
 use super::expr::{self, Snippet, single};
 use super::value::{self, dtype_of, typed};
-use super::{dims, fit, function, guards, index, inline, library, order, reduce, rename, split, weak};
+use super::{capture, dims, fit, function, guards, index, library, order, reduce, rename, split, weak};
 use crate::diag::{self, hints};
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet, Math};
@@ -129,7 +129,7 @@ pub(super) fn method(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, arg
     let is_rust = b.form != Form::Function && b.frames.is_empty() && !is_function(b, name);
     let is_rust = is_rust && (RUST.contains(&name) || hints::function(name).is_none());
     if is_rust && diag::did_you_mean(name, function_names(b)).is_empty() {
-        let rust = inline::method_text(b, name, args);
+        let rust = capture::method_text(b, name, args);
         return b.error(at, diag::unknown_method_inline(name, rust));
     }
     if let [Arg { value: Expr { kind: ExprKind::Name(receiver), at, .. }, .. }, _, ..] = args

@@ -7,9 +7,10 @@ mod operation;
 mod statement;
 
 use super::build::{Builder, Env, Form, Value};
-use super::value::{dtype_of, known, one, typed};
+pub(super) use super::value::dtype_of;
+use super::value::{known, one, typed};
 use super::weak::{self, Weak, WeakKind};
-use super::{call, inline};
+use super::{call, capture};
 use crate::diag::{self, hints};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
@@ -53,8 +54,8 @@ pub(super) fn expr(b: &mut Builder<'_>, env: &mut Env, e: &Expr) -> Value {
                 [from, to].map(|bound| bound.as_ref().map_or(String::new(), |e| Snippet::of(e).to_string()));
             b.error(e.at, diag::outside_call(format!("{from}..{to}")))
         }
-        ExprKind::Capture(number) => inline::capture(b, *number),
-        ExprKind::Host(number) => inline::host(b, *number),
+        ExprKind::Capture(number) => capture::capture(b, *number),
+        ExprKind::Host(number) => capture::host(b, *number),
     }
 }
 
@@ -108,7 +109,7 @@ fn named(b: &mut Builder<'_>, env: &Env, at: At, name: &str) -> Value {
         return Value::Weak(Weak::float(*value, span));
     }
     if b.form != Form::Function && b.frames.is_empty() {
-        return inline::variable(b, at, name);
+        return capture::variable(b, at, name);
     }
     if call::is_function(b, name) {
         return b.error_here(at, diag::function_as_value(name));

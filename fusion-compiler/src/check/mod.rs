@@ -6,6 +6,7 @@
 
 mod build;
 mod call;
+mod capture;
 mod dims;
 mod expr;
 mod fit;

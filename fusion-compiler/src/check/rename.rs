@@ -20,6 +20,7 @@ use crate::ir::graph::{
     AXES_MAX, Axis, AxisId, AxisSet, Graph, Node, NodeId, NodeKind, Param, ParamId, ParamKind, SpanId, Sum,
     Use,
 };
+use crate::ir::op::Op;
 use crate::parse;
 use crate::parse::ast::{Arg, At, Block, Expr, ExprKind, Pattern, Stmt};
 
@@ -233,6 +234,31 @@ pub(super) fn join(b: &mut Builder<'_>, id: NodeId, (made, known): (AxisId, Axis
     let value = substitute(b, id, (made, known), &mut BTreeMap::new()).ok().flatten()?;
     checks.into_iter().for_each(|sum| b.graph.check(sum));
     Some(value)
+}
+
+impl Builder<'_> {
+    /// Appends a pointwise operation. Two dims of its operands that share a name become one. Reports them if
+    /// they cannot.
+    pub(super) fn apply(&mut self, op: Op, args: &[NodeId], span: SpanId) -> Option<NodeId> {
+        let mut args = args.to_vec();
+        while let Some((apart, other)) = self.of_one_name(&args) {
+            let joined = args.iter().map(|&arg| join(self, arg, (apart, other))).collect();
+            let Some(joined) = joined else {
+                let message = self.two_dims(other, apart);
+                self.error_span(span, message);
+                return None;
+            };
+            args = joined;
+        }
+        Some(self.graph.apply(op, &args, span))
+    }
+
+    /// Returns a dim of these values that a template made, and another dim of the same name.
+    fn of_one_name(&self, args: &[NodeId]) -> Option<(AxisId, AxisId)> {
+        let axes = args.iter().fold(AxisSet::EMPTY, |all, &arg| all.union(self.graph.node(arg).axes));
+        let apart = axes.intersection(self.apart);
+        apart.iter().find_map(|apart| Some((apart, self.namesake(apart, axes)?)))
+    }
 }
 
 /// Returns true if a value, or one that it is computed from, has this axis.
