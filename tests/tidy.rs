@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Largest number of lines of a source file.
-const FILE_MAX: usize = 800;
+const FILE_MAX: usize = 600;
 
 /// Documents with a limit on their lines.
 const DOCUMENTS: [(&str, usize); 3] =

@@ -1,5 +1,8 @@
 //! Tests that a plausible source triggers each message of the catalogue.
 
+mod inline;
+mod library;
+
 use super::text;
 
 /// Asserts all messages of a source, in order.
@@ -369,83 +372,6 @@ fn syntax() {
 }
 
 #[test]
-fn inline() {
-    refused(
-        "a[N] * b[M]",
-        &["no tensor here has all dims of the result: \
-              if all of [N, M] are meant, say so by ending with `=> [N, M]`"],
-    );
-    refused("a[N] * b", &["other tensors here have dims, `b` has none: write `b[N]`"]);
-    refused(
-        "a[N] * a[M]",
-        &["`a` has dims [N] and dims [M]: one name is one tensor with its dims in one order, \
-              and `{&a}[M]` is the same tensor once more"],
-    );
-    refused("sum(a, D)", &["`sum` needs dims, and the tensors here have none: name them, like `a[N, D]`"]);
-    refused(
-        "let x = 3; x",
-        &["the inline form is one expression: write a `fn` in `fuse! { … }` to use statements"],
-    );
-    refused("(a, b)", &["the inline form has one result: write a `fn` in `fuse! { … }` to have several"]);
-    refused(
-        "scalar(3.0)",
-        &["no tensor is named here: write an expression over tensors, like `fuse!(relu(a + b) * c)`"],
-    );
-    refused("a as i32", &["the result of the inline form is `f32`, this is i32: write `… as f32`"]);
-    refused("i32: a as f32", &["the result of the inline form is `i32`, this is f32: write `… as i32`"]);
-    refused("u32: a > 1", &["the result of the inline form is `u32`, this is bool: write `… as u32`"]);
-    refused("i8: a as f16", &["the result of the inline form is `i8`, this is f16: write `… as i8`"]);
-}
-
-#[test]
-fn rust_in_the_inline_form_stands_in_braces() {
-    let list = |rust: &str| {
-        format!(
-            "brackets hold dims, like `[N, D]`: an element of a list is Rust, which stands in braces, `{rust}`"
-        )
-    };
-    for (source, rust) in [
-        ("xs[0] + y", "{xs[0]}"),
-        ("s.v[0]", "{s.v[0]}"),
-        ("xs[i + 1][N]", "{xs[…]}"),
-        ("xs[1 + i]", "{xs[…]}"),
-        ("xs[&key]", "{xs[…]}"),
-        ("xs[..2]", "{xs[…]}"),
-    ] {
-        refused(source, &[&list(rust)]);
-    }
-    refused(
-        "xs[i]",
-        &["the name of a dim starts with an uppercase letter: write `I` for `i`, \
-              or `{xs[i]}` for an element of a list"],
-    );
-    refused("xs[n, d]", &["the name of a dim starts with an uppercase letter: write `N` for `n`"]);
-    refused(
-        "xs[1] + y",
-        &[
-            "`xs[1]` is a tensor with one dim, and `y` has none: write `y[1]`, or `{xs[1]}` for an element of a list",
-        ],
-    );
-    let method = |name: &str, rust: &str| {
-        format!("there is no function `{name}`: a method of Rust is called in braces, `{rust}`")
-    };
-    refused("x.clone() + y", &[&method("clone", "{x.clone()}")]);
-    refused("self.bias() * x", &[&method("bias", "{self.bias()}")]);
-    refused("a[N, D].to(device)", &[&method("to", "{a.to(…)}[N, D]")]);
-    refused("relu(a).to(device)", &[&method("to", "{….to(…)}")]);
-    refused("a.rleu()", &["there is no function `rleu`: did you mean `relu`?"]);
-    refused(
-        "relu(load(a))",
-        &["there is no function `load`: one of Rust is called in braces, `{load(…)}`, \
-              or in `scalar(…)` for a number"],
-    );
-    refused(
-        "a.layers[2].bias[N] + b",
-        &["values have no fields: an expression of Rust stands in braces, `{….bias}`"],
-    );
-}
-
-#[test]
 fn a_head_with_a_mistake_is_one_mistake() {
     let tensor = |write: &str| format!("a tensor is declared by its dtype and its dims: write `{write}`");
     refused(
@@ -550,115 +476,6 @@ fn nothing() {
         &["there is nothing in this `fuse!`: write functions, like \
               `pub fn double(x: f32[N]) -> f32[N] { 2.0 * x }`, or an expression over tensors, like `relu(a + b) * c`"],
     );
-}
-
-#[test]
-fn losses_compare_elements() {
-    for loss in ["mse", "l1", "huber", "bce_with_logits", "kl_div"] {
-        let source = |call: &str| format!("pub fn f(x: f32[N, D], y: f32[N, E]) -> f32[] {{ {call} }}");
-        let wrong = |values: &str, first: &str, second: &str, dim: &str| {
-            refused(
-                &source(&format!("{loss}({values}) + 0.0 * sum(x) + 0.0 * sum(y)")),
-                &[
-                    &format!(
-                        "`{loss}` compares two values element by element, and these have {first} and {second}: the dim \
-                         `{dim}` is not one of both (`rename(y, E -> D)` takes one dim for another)"
-                    ),
-                    &format!("note: in this call of `{loss}`"),
-                ],
-            );
-        };
-        wrong("x, y", "[N, D]", "[N, E]", "D");
-        wrong("x, mean(x, N)", "[N, D]", "[D]", "N");
-        wrong("mean(x, D), x, N", "[N]", "[N, D]", "D");
-        assert!(text(&source(&format!("{loss}(x, 0.5) + 0.0 * sum(y)"))).is_ok(), "{loss} of a number");
-        assert!(text(&source(&format!("{loss}(mean(x), y) + 0.0"))).is_ok(), "{loss} of one value");
-    }
-}
-
-#[test]
-fn arguments_of_the_library() {
-    refused(
-        "pub fn f(x: f32[N, V], k: f32[N]) -> f32[N] { cross_entropy(x, V, k) }",
-        &[
-            "`cross_entropy` takes classes as `i32` or `u32`, this is f32: write `… as i32`",
-            "note: in this call of `cross_entropy`",
-        ],
-    );
-    refused(
-        "pub fn f(x: f32[N, C], Groups: dim) -> f32[N, C] { group_norm(x, C, Group, N) * Groups }",
-        &["there is no dim `Group` here: did you mean `Groups`?"],
-    );
-    refused(
-        "pub fn f(x: f32[N, C], g: i32) -> f32[N, C] { group_norm(x, C, g, N) }",
-        &[GROUPS, "note: in this call of `group_norm`"],
-    );
-    for given in ["-2", "4.0", "C / 2"] {
-        refused(
-            &format!("pub fn f(x: f32[N, C]) -> f32[N, C] {{ group_norm(x, C, {given}, N) }}"),
-            &[GROUPS, "note: in this call of `group_norm`"],
-        );
-    }
-    refused(
-        "pub fn f(x: f32[N, C]) -> f32[N, C] { group_norm(x, C, 4) + group_norm(x, C, 2) }",
-        &[
-            "`group_norm` splits `C`, which stands for other dims already: a dim is split one way in a function, \
-             so rename it for another way, as in `group_norm(rename(x, C -> Other), Other, 2)`",
-            "note: in this call of `group_norm`",
-        ],
-    );
-    let other = "pub fn f(x: f32[N, C]) -> f32[N, C] { \
-                 group_norm(x, C, 4) + rename(group_norm(rename(x, C -> Other), Other, 2), Other -> C) }";
-    assert!(text(other).is_ok(), "{:?}", text(other));
-    for (call, function) in [("layer_norm(x, C)", "layer_norm"), ("group_norm(x, C, 2)", "group_norm")] {
-        refused(
-            &format!("pub fn f(x: i32[N, C]) -> f32[N, C] {{ {call} }}"),
-            &[
-                &format!("`{function}` takes floats, this is i32: write `… as f32`"),
-                &format!("note: in this call of `{function}`"),
-            ],
-        );
-    }
-}
-
-const GROUPS: &str = "`group_norm` takes how many groups of `C` there are as a whole number from 1 \
-                      that is written in the source, or as a dim, like `G: dim`";
-
-#[test]
-fn arguments_of_the_library_that_are_no_number() {
-    let scale = "the scale is written out, as in `rms_norm(x, D) * g`";
-    refused(
-        "pub fn f(x: f32[N, D], g: f32[D]) -> f32[N, D] { rms_norm(x, D, g) }",
-        &[
-            &format!("`eps` of `rms_norm` is one number, and this has [D]: {scale}"),
-            "note: in this call of `rms_norm`",
-        ],
-    );
-    let weights = |call: &str, weight: &str, expect: &str| {
-        let function = call.split('(').next().unwrap();
-        let dims = if function == "cross_entropy" { "N" } else { "" };
-        refused(
-            &format!(
-                "pub fn f(x: f32[N, V], t: i32[N], w: {weight}) -> f32[{dims}] {{ {call} + 0 * sum(w) as f32 }}"
-            ),
-            &[expect, &format!("note: in this call of `{function}`")],
-        );
-    };
-    let dtype = |is: &str| {
-        format!("the parameter `weight` of `cross_entropy` is f32, this is {is}: write `… as f32`")
-    };
-    weights("cross_entropy(x, V, t, weight = w)", "i32[V]", &dtype("i32"));
-    weights("cross_entropy(x, V, t, weight = w)", "f64[V]", &dtype("f64"));
-    let dims = |function: &str, has: &str| {
-        format!(
-            "`weight` of `{function}` is one number for each class, with the dim `V` alone, and this has {has}"
-        )
-    };
-    weights("cross_entropy(x, V, t, weight = w)", "f32[W]", &dims("cross_entropy", "[W]"));
-    weights("cross_entropy(x, V, t, weight = 2.0)", "f32[W]", &dims("cross_entropy", "no dims"));
-    weights("cross_entropy_mean(x, V, t, 0.1, -100, w)", "f32[V]", &dims("cross_entropy_mean", "no dims"));
-    let cast = "pub fn f(x: f32[N, V], t: i32[N], w: f64[V]) -> f32[N] { cross_entropy(x, V, t, weight = w as f32) }";
-    assert!(text(cast).is_ok(), "{:?}", text(cast));
 }
 
 /// Templates of the tests on dims that templates make.
