@@ -8,7 +8,7 @@ mod misfit;
 use super::build::{Builder, Env, Form, Frame, Origin, Value, VarKind};
 use super::expr::{self, Snippet, single};
 use super::value::{self, dtype_of, typed};
-use super::{capture, dims, fit, function, guards, index, library, order, reduce, rename, split, weak};
+use super::{axes, capture, dims, fit, function, guards, index, library, order, reduce, rename, split, weak};
 use crate::diag::{self, hints};
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet, Math};
@@ -391,7 +391,7 @@ fn bind<'a>(
     let named: AxisSet = inner.dims.iter().flat_map(|(_, axes)| axes).copied().collect();
     for value in values.iter_mut().flatten() {
         if let Value::Node(id) = value {
-            *id = rename::joined(b, *id, named);
+            *id = axes::joined(b, *id, named);
         }
     }
     dims::bind_callee(b, env, &mut inner, callee, at)?;
@@ -507,7 +507,7 @@ fn argument(
         return Value::Unknown;
     }
     let Some(id) = typed(b, &value, dtype) else { return Value::Unknown };
-    let id = rename::joined(b, id, wants);
+    let id = axes::joined(b, id, wants);
     if b.graph.node(id).dtype != dtype {
         return b.error(at, diag::argument_dtype(function, name, dtype, is));
     }

@@ -2,7 +2,7 @@
 
 use super::build::{Builder, Value};
 use super::value::{self, dtype_of, typed};
-use super::{rename, weak};
+use super::{axes, weak};
 use crate::diag;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet, NodeId, Param, ParamId, ParamKind};
@@ -33,7 +33,7 @@ pub(super) fn fit_result(
     }
     let declared: AxisSet = order.iter().copied().collect();
     let id = typed(b, &value, wants)?;
-    let id = rename::joined(b, id, declared);
+    let id = axes::joined(b, id, declared);
     let (is, has) = (b.graph.node(id).dtype, b.graph.node(id).axes);
     if value::common(is, wants).is_none() {
         let is_bool = is == DType::Bool;
@@ -79,7 +79,7 @@ pub(super) fn fit_in_place(
         return None;
     }
     let own: AxisSet = axes.iter().copied().collect();
-    let id = rename::joined(b, id, own);
+    let id = axes::joined(b, id, own);
     if let Some(axis) = b.graph.node(id).axes.minus(own).iter().next() {
         let message = match b.namesake(axis, own) {
             Some(namesake) => b.two_dims(namesake, axis),

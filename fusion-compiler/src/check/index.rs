@@ -10,7 +10,7 @@ use super::build::{Builder, Env, Form, Value};
 use super::expr::single;
 use super::value::{common, dtype_of, known, typed, widened};
 use super::weak::{self, Weak};
-use super::{dims, rename};
+use super::{axes, dims};
 use crate::diag::{self, Message};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
@@ -349,7 +349,7 @@ impl Call<'_, '_> {
         let axis = dims::one(self.b, self.env, along, &name, &usage)?;
         let dtype = dtype_of(self.b, &number)?;
         let id = typed(self.b, &number, dtype)?;
-        let id = rename::joined(self.b, id, AxisSet::EMPTY.with(axis));
+        let id = axes::joined(self.b, id, AxisSet::EMPTY.with(axis));
         let has = self.b.graph.node(id).axes;
         if !has.contains(axis) {
             let message = self.b.lacks(axis, has);
@@ -391,7 +391,7 @@ impl Call<'_, '_> {
         };
         let is_value = self.env.var(&name).is_some();
         if is_value || self.env.dim(&name).is_none() && matches!(to.kind, ExprKind::Name(_)) {
-            return rename::new_dim(self.b, self.env, to, extent);
+            return axes::new_dim(self.b, self.env, to, extent);
         }
         let usage = self.kind.usage();
         let axis = dims::one(self.b, self.env, to, self.kind.name(), &usage)?;
@@ -456,7 +456,7 @@ impl Call<'_, '_> {
 
     fn elements(&mut self, of: &IndexedAxis, index: NodeId, within: Option<NodeId>) -> Option<NodeId> {
         let by: Vec<NodeId> = [index].into_iter().chain(within).collect();
-        rename::elements(self.b, (of.id, of.axis), &by, self.span)
+        axes::elements(self.b, (of.id, of.axis), &by, self.span)
     }
 
     fn coordinate(&mut self, axis: AxisId) -> Option<NodeId> {
@@ -545,7 +545,7 @@ pub(super) fn declare(
     };
     let (Some(length), ExprKind::Name(name)) = (length, &to.kind) else { return };
     if env.dim(name).is_none() && !fixed.iter().any(|(fixed, _)| fixed == name) {
-        rename::create(b, env, length, name);
+        axes::create(b, env, length, name);
     }
 }
 

@@ -7,7 +7,7 @@ use proc_macro2::TokenStream;
 use super::build::{Builder, Env, Form, Value};
 use super::capture::dims_text;
 use super::value::{self, dtype_of, typed};
-use super::{Inline, Options, dims, expr, rename, renamed, split, unroll};
+use super::{Inline, Options, axes, dims, expr, rename, renamed, split, unroll};
 use crate::diag::{self, Diagnostics, hints};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
@@ -108,7 +108,7 @@ fn declare(b: &mut Builder<'_>, env: &mut Env, form: &parse::Inline) -> Option<O
 }
 
 fn output(b: &mut Builder<'_>, id: NodeId, order: Option<Vec<AxisId>>, form: &parse::Inline) -> Option<()> {
-    let id = rename::joined(b, id, order.iter().flatten().copied().collect());
+    let id = axes::joined(b, id, order.iter().flatten().copied().collect());
     let (has, span) = (b.graph.node(id).axes, b.place(form.value.at));
     let order = match order {
         Some(order) => order,

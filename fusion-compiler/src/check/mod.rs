@@ -4,6 +4,7 @@
 //! Invariant: a `Source` exists only if every part of the block is correct and all its graphs pass the
 //! verifier. Otherwise the `Failure` lists every mistake found.
 
+mod axes;
 mod build;
 mod call;
 mod capture;

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use rustc_hash::FxHashMap;
 
 use super::build::{Builder, Value};
-use super::{rename, value};
+use super::{axes, value};
 use crate::ir::graph::{AxisId, AxisSet, NodeId, NodeKind, Split};
 use crate::ir::op::Op;
 
@@ -96,9 +96,7 @@ fn of_one(b: &Builder<'_>, id: NodeId, orders: &FxHashMap<NodeId, Vec<AxisId>>) 
         | NodeKind::Scalar(_)
         | NodeKind::Literal(_)
         | NodeKind::Coord(_)
-        | NodeKind::Extent(_) => {
-            rename::order(b, id, &node.kind).unwrap_or_else(|| node.axes.iter().collect())
-        }
+        | NodeKind::Extent(_) => axes::order(b, id, &node.kind).unwrap_or_else(|| node.axes.iter().collect()),
     }
 }
 

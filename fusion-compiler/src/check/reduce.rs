@@ -6,7 +6,7 @@
 use super::build::{Builder, Env, Form, Value};
 use super::expr::{Snippet, apply, single};
 use super::value::{axes_of, dtype_of, known, typed, widened};
-use super::{dims, rename, split};
+use super::{axes, dims, rename, split};
 use crate::diag::{self, hints};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
@@ -214,7 +214,7 @@ fn reduced(
         b.error(arg.at, diag::nothing_to_reduce(b.called(name)));
         return None;
     }
-    let id = rename::joined(b, id, axes.iter().copied().collect());
+    let id = axes::joined(b, id, axes.iter().copied().collect());
     let (has, dtype) = (b.graph.node(id).axes, b.graph.node(id).dtype);
     if let Some(&axis) = axes.iter().find(|&&axis| !has.contains(axis)) {
         let message = b.lacks(axis, has);

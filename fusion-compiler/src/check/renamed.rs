@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::axes::substitute;
 use super::build::Builder;
-use super::rename::substitute;
 use crate::ir::graph::{AxisId, AxisSet, Graph, Node, NodeId, NodeKind, Sum, Use};
 
 /// Largest number of tensors that a recomputed value may read.

@@ -10,7 +10,7 @@
 use super::build::{Builder, Env, Form, Value};
 use super::expr::single;
 use super::value::{dtype_of, known, typed};
-use super::{dims, rename, weak};
+use super::{axes, dims, weak};
 use crate::diag;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
@@ -64,7 +64,7 @@ pub(super) fn regroup(b: &mut Builder<'_>, env: &mut Env, at: At, way: Regroupin
         Regrouping::Split => (whole, parts),
         Regrouping::Merge => (parts, whole),
     };
-    let id = rename::joined(b, id, gone);
+    let id = axes::joined(b, id, gone);
     let has = b.graph.node(id).axes;
     if let Some(axis) = gone.minus(has).iter().next() {
         let message = b.lacks(axis, has);
@@ -129,7 +129,7 @@ fn axes(b: &mut Builder<'_>, env: &mut Env, way: Regrouping, one: &Expr, several
         // Declaring the remaining names prevents further messages where they are used.
         for new in all().filter_map(word) {
             if env.dim(&new).is_none() && env.var(&new).is_none() {
-                rename::create(b, env, DimExpr::constant(1), &new);
+                axes::create(b, env, DimExpr::constant(1), &new);
             }
         }
         return None;
@@ -144,7 +144,7 @@ fn axes(b: &mut Builder<'_>, env: &mut Env, way: Regrouping, one: &Expr, several
         if let Some(axis) = known_part(b, env, &words, word) {
             env.dims.push((word.clone(), vec![axis]));
         } else if let Some(extent) = extent(b, env, (&words, word), &[]) {
-            rename::new_dim(b, env, new, extent)?;
+            axes::new_dim(b, env, new, extent)?;
         }
     }
     let mut axes = Vec::new();
@@ -252,7 +252,7 @@ fn sized(b: &mut Builder<'_>, env: &mut Env, part: &Expr) -> Option<()> {
     let extent = DimExpr::constant(i64::try_from(*extent).unwrap_or(i64::MAX));
     let Some(axes) = env.dim(name).filter(|_| env.var(name).is_none()) else {
         let part = Expr { kind: ExprKind::Name(name.clone()), ..part.clone() };
-        return rename::new_dim(b, env, &part, extent).map(|_| ());
+        return axes::new_dim(b, env, &part, extent).map(|_| ());
     };
     let has = DimExpr::product(axes.iter().map(|&axis| &b.graph.axis(axis).extent));
     if has == extent {
@@ -272,7 +272,7 @@ fn fixed(b: &mut Builder<'_>, env: &mut Env, part: &Expr) -> Option<()> {
         return Some(());
     }
     let extent = DimExpr::constant(i64::try_from(number).unwrap_or(i64::MAX));
-    let axis = dims::find(b, env, &word).or_else(|| rename::create(b, env, extent, &word));
+    let axis = dims::find(b, env, &word).or_else(|| axes::create(b, env, extent, &word));
     if axis.is_none() {
         b.error(part.at, diag::too_many_dims(AXES_MAX));
     } else if env.dim(&word).is_none() {
@@ -330,7 +330,7 @@ pub(super) fn declare(
             && env.dim(name).is_none()
             && !fixed.iter().any(|(known, _)| known == name)
         {
-            rename::create(b, env, DimExpr::constant(i64::try_from(*extent).unwrap_or(i64::MAX)), name);
+            axes::create(b, env, DimExpr::constant(i64::try_from(*extent).unwrap_or(i64::MAX)), name);
         }
     }
     let words: Option<Vec<String>> = [one].into_iter().chain(names).map(word).collect();
@@ -343,7 +343,7 @@ pub(super) fn declare(
     if let (Some(new), None) = (unknown.next(), unknown.next())
         && let Some(extent) = extent(b, env, (&words, new), fixed)
     {
-        rename::create(b, env, extent, new);
+        axes::create(b, env, extent, new);
     }
 }
 
