@@ -7,7 +7,7 @@ mod statement;
 use proc_macro2::Delimiter;
 
 use super::ast::{Arg, At, Binary, Block, COMPARISON, Expr, ExprKind, Link, Name, Stmt, Unary};
-use super::inline;
+use super::capture;
 use super::tokens::{Parsed, Parser, is_keyword};
 use crate::diag::{self, hints};
 pub(crate) use statement::block;
@@ -195,8 +195,8 @@ fn names_dims(parser: &Parser<'_, '_>) -> bool {
 }
 
 fn primary(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
-    if parser.sink.captures.is_some() && inline::is_group_with_dims(parser) {
-        return inline::capture(parser);
+    if parser.sink.captures.is_some() && capture::is_group_with_dims(parser) {
+        return capture::capture(parser);
     }
     for invisible in [Delimiter::None, Delimiter::Parenthesis] {
         if let Some((inner, at, span)) = parser.group(invisible) {
@@ -206,8 +206,8 @@ fn primary(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
     if let Some((literal, at)) = parser.literal() {
         return number(parser, literal, at);
     }
-    if parser.sink.captures.is_some() && (inline::starts_capture(parser)) {
-        return inline::capture(parser);
+    if parser.sink.captures.is_some() && (capture::starts_capture(parser)) {
+        return capture::capture(parser);
     }
     match parser.word().as_deref() {
         Some("if") => conditional(parser),
@@ -216,7 +216,7 @@ fn primary(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
             let at = parser.name_or_keyword()?.at;
             node(parser, ExprKind::Bool(value), at, 0)
         }
-        Some("self" | "Self" | "crate" | "super") if inline::is_path(parser) => {
+        Some("self" | "Self" | "crate" | "super") if capture::is_path(parser) => {
             let message =
                 if parser.sink.captures.is_some() { diag::no_path_inline() } else { diag::no_path() };
             Err(parser.error(message))
@@ -240,7 +240,7 @@ fn named(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
     let name = parser.name("an expression")?;
     if let Some((inner, _, span)) = parser.group(Delimiter::Parenthesis) {
         if parser.sink.captures.is_some() && name.text == "scalar" {
-            return inline::host(parser, inner, &name, span);
+            return capture::host(parser, inner, &name, span);
         }
         let mut inner = parser.within(inner, span);
         if let Some(how) = hints::function(&name.text).filter(|_| inner.is_group(Delimiter::Bracket)) {
@@ -449,7 +449,7 @@ fn number(parser: &mut Parser<'_, '_>, literal: proc_macro2::Literal, at: At) ->
 }
 
 /// Makes a node above operands of this height.
-pub(crate) fn node(parser: &mut Parser<'_, '_>, kind: ExprKind, at: At, below: u32) -> Parsed<Expr> {
+fn node(parser: &mut Parser<'_, '_>, kind: ExprKind, at: At, below: u32) -> Parsed<Expr> {
     if below >= DEPTH_MAX {
         Err(parser.error_at(at, diag::too_deep()))
     } else {

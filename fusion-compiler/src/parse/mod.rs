@@ -4,12 +4,14 @@
 //! Parsing resumes after a mistake at the next statement or function.
 
 pub(crate) mod ast;
+mod capture;
 mod expr;
 mod inline;
 mod item;
 mod tokens;
 
-pub(crate) use inline::{Inline, inline, variable};
+pub(crate) use capture::variable;
+pub(crate) use inline::{Inline, inline};
 pub(crate) use item::{Item, functions, ident, items, upper};
 pub(crate) use tokens::{Capture, Places, Sink, is_keyword};
 
