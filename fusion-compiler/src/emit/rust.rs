@@ -14,6 +14,7 @@ use crate::ir::graph::Access;
 use crate::ir::kernel::{Address, BufferId, Builtin, Carried, Expr, Kernel, Lanes, Stmt, Type, Value};
 use crate::target::Dialect;
 
+mod combine;
 mod folds;
 mod in_place;
 mod prefetch;

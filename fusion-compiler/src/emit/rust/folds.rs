@@ -1,104 +1,20 @@
 //! What the lanes of a vector loop make together: partial results of groups of lanes, in the order that `FOLD_LANES` documents.
 
+use super::combine::{Combine, PART};
 use super::prefetch::{Asked, ask};
-use super::stream::{OPS, known};
+use super::stream::known;
 use super::vector_loop::VectorLoop;
 use super::{Emitter, names, tuple};
 use crate::emit::inline_values::OperandText;
 use crate::emit::{Writer, fill, template};
 use crate::ir::dtype::DType;
-use crate::ir::kernel::{Expr, FOLD_LANES, Fold, Stmt, fold_rounds};
+use crate::ir::kernel::{FOLD_LANES, Fold, Stmt, fold_rounds};
 use crate::ir::op::Op;
 use crate::target::Dialect;
-
-/// What the results of folds are called, each an array of one.
-pub(super) const RESULT: char = 'w';
-/// … their partial results …
-pub(super) const PART: char = 'a';
-/// … and the totals of sums of floats, in `f64`.
-const TOTAL: char = 't';
 
 /// What a known number of lanes is called where LLVM is not to know it: it writes out short loops before it looks for vectors. Sums of
 /// 48 elements took 9.0 ns a row so, and 5.0 with this.
 const HIDDEN: &str = "n";
-
-/// What combines two partial results, as a function `f0`, `f1`, …
-pub(super) struct Combine<'a> {
-    number: usize,
-    pub(super) fold: &'a Fold,
-    captured: Vec<String>,
-    /// Whether there is one partial result, which LLVM takes apart as it likes: integers are the same in any order.
-    pub(super) is_one: bool,
-    /// Whether that is an `f32`.
-    is_f32: bool,
-    /// The dtype of the floats that the fold adds up, if it is a sum.
-    sums: Option<DType>,
-}
-
-impl Combine<'_> {
-    fn call(&self, left: &str, right: &str) -> String {
-        let captured = self.captured.iter().map(String::as_str);
-        let args: Vec<&str> = [left, right].into_iter().chain(captured).collect();
-        format!("f{}({})", self.number, args.join(", "))
-    }
-
-    /// The partial result of a lane.
-    fn of_lane(&self) -> String {
-        format!("a{}[{}]", self.number, if self.is_one { "0" } else { "j" })
-    }
-
-    /// The statement that makes the result before the first lane.
-    fn start(&self, identity: &str) -> String {
-        match self.sums {
-            Some(DType::F64) => format!("let mut {TOTAL}{} = Total::default();", self.number),
-            Some(_) => format!("let mut {TOTAL}{} = 0f64;", self.number),
-            None => format!("let mut {RESULT}{} = [{identity}];", self.number),
-        }
-    }
-
-    /// The result.
-    fn result(&self) -> String {
-        match self.sums {
-            Some(DType::F64) => format!("({TOTAL}{}.sum(),)", self.number),
-            Some(_) => format!("({TOTAL}{} as f32,)", self.number),
-            None => format!("{RESULT}{}[0]", self.number),
-        }
-    }
-
-    /// The statement that combines the result with what the partial results make together.
-    fn gather(&self) -> String {
-        let (both, number) = (self.call("left", "right"), self.number);
-        let lanes = format!("fold_lanes(&mut {PART}{number}, |left, right| {both})");
-        match self.sums {
-            Some(DType::F64) => format!("{TOTAL}{number}.add({lanes}.0);"),
-            Some(_) => format!("{TOTAL}{number} += {OPS}.sum(&mut {PART}{number});"),
-            None => {
-                let result = format!("{RESULT}{number}[0]");
-                let all = match self.method() {
-                    Some(method) => format!("{OPS}.{method}(&mut {PART}{number})"),
-                    None => lanes,
-                };
-                format!("{result} = {};", self.call(&result, &all))
-            }
-        }
-    }
-
-    /// The method of `Instructions` for the partial results of an extremum, where there is one.
-    fn method(&self) -> Option<&'static str> {
-        let Fold { left, right, body, results, .. } = self.fold;
-        let ([left], [right], [result]) = (&left[..], &right[..], &results[..]) else { return None };
-        let [
-            Stmt::Let(which, Expr::Apply(op @ (Op::Gt | Op::Lt), compared)),
-            Stmt::Let(made, Expr::Apply(Op::Select, args)),
-        ] = &body[..]
-        else {
-            return None;
-        };
-        let takes_right = compared[..] == [*right, *left] && args[..] == [*which, *right, *left];
-        let method = if *op == Op::Gt { "reduce_max" } else { "reduce_min" };
-        (self.is_f32 && made == result && takes_right).then_some(method)
-    }
-}
 
 impl Emitter<'_> {
     /// What combines two partial results.

@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use rustc_hash::FxHashSet;
 
-use super::folds::{Combine, PART, RESULT};
+use super::combine::{Combine, PART, RESULT};
 use super::prefetch::{Asked, ask};
 use super::stream::{LANE, MemoryId, OPS, Stream, known, operations};
 use super::unroll_and_jam::{self, COPIES, VECTOR_LANES};
