@@ -300,6 +300,54 @@ fn modules_form_no_circle() {
     }
 }
 
+/// Directories of the compiler whose files import each other one way.
+const ONE_WAY: [&str; 4] = ["check", "parse", "schedule", "emit/rust"];
+
+/// Pairs of files that import each other: a value holds a weak number, which makes nodes; an argument is an
+/// expression, which may be a call; and a body is defined in two files.
+const PAIRS: [(&str, &str); 3] = [("build", "weak"), ("call", "expr"), ("body", "staged_buffer")];
+
+/// Returns the names after `use`, each with the path up to its module, of a file at this depth below a directory.
+fn siblings(text: &str, depth: usize) -> BTreeSet<String> {
+    let prefix = format!("use {}", "super::".repeat(depth + 1));
+    let code = text.split("\nmod tests {").next().unwrap_or_default();
+    let imports = code.split(&prefix).skip(1).filter_map(|rest| rest.split(';').next());
+    imports
+        .flat_map(|import| match import.strip_prefix('{') {
+            Some(list) => list.split(',').filter_map(|one| words(one).next()).map(String::from).collect(),
+            None => words(import).take(1).map(String::from).collect::<Vec<_>>(),
+        })
+        .collect()
+}
+
+/// No two files of a directory import each other, except for the listed pairs.
+#[test]
+fn files_of_a_directory_import_one_way() {
+    for directory in ONE_WAY {
+        let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (path, text) in sources() {
+            let Some(inner) = path.strip_prefix(&format!("fusion-compiler/src/{directory}/")) else {
+                continue;
+            };
+            let name = inner.split(['/', '.']).next().unwrap_or_default();
+            if !inner.contains("tests") && name != "mod" {
+                let found = siblings(&text, inner.matches('/').count());
+                imports.entry(name.to_owned()).or_default().extend(found);
+            }
+        }
+        assert!(imports.len() > 4, "{directory}: {imports:?}");
+        for (one, others) in &imports {
+            for other in others.iter().filter(|other| one < *other) {
+                let back = imports.get(other).is_some_and(|imports| imports.contains(one));
+                assert!(
+                    !back || PAIRS.contains(&(one.as_str(), other.as_str())),
+                    "{directory}: `{one}` and `{other}` import each other"
+                );
+            }
+        }
+    }
+}
+
 /// ARCHITECTURE.md has every module of the compiler and of the runtime.
 #[test]
 fn the_architecture_names_every_module() {
