@@ -327,8 +327,7 @@ fn reports_of_the_macro() -> Result<()> {
     assert_eq!((report.kernels(), report.ops()), (2, 3));
     assert_eq!((report.bytes(), report.peak_temporary_bytes()), (None, None));
     assert_eq!(report.peak_temporary_bytes_formula(), "4*N");
-    let reduction = "what uses it is not made of whole rows along `D`, one after another or side by side in what is read \
-                     and written";
+    let reduction = "its consumer does not iterate over whole rows along `D`, so it is a separate kernel";
     // Compare as one line, so that line breaks do not matter.
     let text = report.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
     let line = include_str!("reports.rs")

@@ -297,7 +297,7 @@ pub(crate) fn reason_text(graph: &Graph, reason: &Reason) -> Text {
         }
         Reason::Rows(axes) => {
             let names = names_of(graph, *axes);
-            format!("what uses it is not made of whole rows along {names}, one after another or side by side in what is read and written")
+            format!("its consumer does not iterate over whole rows along {names}, so it is a separate kernel")
                 .into()
         }
         Reason::Moved => "index operations need it at other places than its own, and reading it there costs less than computing it again".into(),

@@ -42,8 +42,7 @@ fn what_would_be_written_out_too_far_is_looped() {
         for (inner, values) in [("layer_norm(x, W)", ["sum", "sum"]), ("softmax(x, W)", ["max", "sum"])] {
             let stored = |value| {
                 format!(
-                    "3:5 {value}: what uses it is not made of whole rows along `W`, one after another or side by side in what is read \
-                     and written"
+                    "3:5 {value}: its consumer does not iterate over whole rows along `W`, so it is a separate kernel"
                 )
             };
             let [a, b] = values;

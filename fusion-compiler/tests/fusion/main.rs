@@ -321,8 +321,8 @@ fn what_is_made_of_columns_is_one_kernel() {
         &[
             "[N, D] x -> max sum",
             "[D, N] x max sum -> result",
-            "2:21 max: what uses it is not made of whole rows along `D`, one after another or side by side in what is read and written",
-            "2:37 sum: what uses it is not made of whole rows along `D`, one after another or side by side in what is read and written",
+            "2:21 max: its consumer does not iterate over whole rows along `D`, so it is a separate kernel",
+            "2:37 sum: its consumer does not iterate over whole rows along `D`, so it is a separate kernel",
         ],
     );
 }
@@ -340,8 +340,8 @@ fn rows_in_pieces_are_kernels_of_their_own() {
         &[
             "[C, N, H, W] x -> sum sum",
             "[N, C, H, W] x sum sum -> result",
-            "2:14 sum: what uses it is not made of whole rows along `N`, `H`, `W`, one after another or side by side in what is read and written",
-            "3:15 sum: what uses it is not made of whole rows along `N`, `H`, `W`, one after another or side by side in what is read and written",
+            "2:14 sum: its consumer does not iterate over whole rows along `N`, `H`, `W`, so it is a separate kernel",
+            "3:15 sum: its consumer does not iterate over whole rows along `N`, `H`, `W`, so it is a separate kernel",
         ],
     );
     check(
@@ -357,7 +357,7 @@ fn rows_in_pieces_are_kernels_of_their_own() {
         &[
             "[N, D] x -> sum",
             "[D, N] x sum -> result",
-            "4:5 sum: what uses it is not made of whole rows along `D`, one after another or side by side in what is read and written",
+            "4:5 sum: its consumer does not iterate over whole rows along `D`, so it is a separate kernel",
         ],
     );
 }
@@ -387,7 +387,7 @@ fn a_matrix_product_is_rows_so_far() {
         &[
             "[N, M, K] x w -> sum",
             "[N, M] sum -> result",
-            "2:13 sum: what uses it is not made of whole rows along `K`, one after another or side by side in what is read and written",
+            "2:13 sum: its consumer does not iterate over whole rows along `K`, so it is a separate kernel",
         ],
     );
 }
@@ -433,7 +433,7 @@ fn a_parameter_of_rows_is_replaced() {
             &[
                 "[C, N, H] p -> sum",
                 "[N, C, H] p sum -> p",
-                "2:13 sum: what uses it is not made of whole rows along `N`, `H`, one after another or side by side in what is read and written",
+                "2:13 sum: its consumer does not iterate over whole rows along `N`, `H`, so it is a separate kernel",
             ]
         ),
         1
