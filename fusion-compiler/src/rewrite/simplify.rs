@@ -4,18 +4,42 @@
 
 use super::rebuild;
 use crate::ir::dtype::{Const, DType, round, wrap};
-use crate::ir::graph::{Graph, Node, NodeId, NodeKind};
+use crate::ir::graph::{AxisSet, Graph, Node, NodeId, NodeKind};
 use crate::ir::op::Op;
 use crate::ops::Dialect;
 use crate::ops::scalar::{Scalar, eval_op};
 
-/// Folds constants and removes operations without an effect.
+/// Folds constants and removes operations without an effect. Broadcasts follow the operations on their
+/// values, which then are computed once.
 pub fn simplify(graph: Graph) -> Graph {
-    rebuild(graph, |graph, node| match step(graph, &node) {
+    rebuild(graph, |graph, node| {
+        let NodeKind::Apply(_) = node.kind else { return simplified(graph, node) };
+        let args: Vec<NodeId> = node.args.iter().map(|&arg| before_broadcast(graph, arg)).collect();
+        let axes = args.iter().fold(AxisSet::EMPTY, |axes, &arg| axes.union(graph.node(arg).axes));
+        let Node { dtype, axes: wants, span, .. } = node;
+        let id = simplified(graph, Node { args, axes, ..node });
+        match axes == wants {
+            true => id,
+            false => graph.push(Node { kind: NodeKind::Cast, args: vec![id], dtype, axes: wants, span }),
+        }
+    })
+}
+
+fn simplified(graph: &mut Graph, node: Node) -> NodeId {
+    match step(graph, &node) {
         Step::Keep => graph.push(node),
         Step::Become(id) => id,
         Step::Replace(kind, args) => graph.push(Node { kind, args, ..node }),
-    })
+    }
+}
+
+/// Returns the value that a broadcast repeats, or the value itself.
+fn before_broadcast(graph: &Graph, id: NodeId) -> NodeId {
+    let node = graph.node(id);
+    match node.kind {
+        NodeKind::Cast if graph.node(node.args[0]).dtype == node.dtype => node.args[0],
+        _ => id,
+    }
 }
 
 enum Step {
