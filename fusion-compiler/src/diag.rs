@@ -49,6 +49,11 @@ impl Diagnostics {
         self.errors.iter().map(|(_, message)| message.0.as_str())
     }
 
+    /// Iterates over the tokens and texts, in the order of discovery.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Span, &str)> {
+        self.errors.iter().map(|(span, message)| (*span, message.0.as_str()))
+    }
+
     /// Returns one `compile_error!` for each error, at its token.
     pub fn to_compile_errors(&self) -> TokenStream {
         let errors = self.errors.iter();

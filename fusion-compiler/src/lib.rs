@@ -36,7 +36,7 @@ pub mod schedule;
 pub mod target;
 
 #[cfg(feature = "compile")]
-pub use pipeline::{Expansion, compile, expand, lower, optimize};
+pub use pipeline::{Expansion, KernelBoundary, Partition, compile, expand, lower, optimize, partition};
 
 /// Kernel for the CPU, in two forms.
 #[derive(Clone, Debug, PartialEq)]

@@ -11,13 +11,15 @@ use proc_macro2::{Ident, Span, TokenStream};
 use rustc_hash::FxHashMap;
 
 use crate::check::{self, Function, Source};
+use crate::fuse::{Fused, Reason};
 use crate::ir::dim::DimExpr;
-use crate::ir::graph::{Fusing, Graph, Math, SpanId};
+use crate::ir::graph::{Fusing, Graph, Math, NodeId, SpanId};
 use crate::ir::kernel::{Expr, Kernel, LoopKind, Stmt, Uniform};
 use crate::ir::plan::{
     BufferArg, Code, Condition, Footprint, Lack, Launch, LaunchSpec, Plan, Program, Target, Variant,
     VariantSummary,
 };
+use crate::plan::assemble::reason_text;
 use crate::plan::summary::Locate;
 use crate::plan::{
     Compiled, FusedGraph, UnloweredKernel, assemble, cost, nonempty, summary, variant_summary,
@@ -196,6 +198,48 @@ pub fn compile(graph: Graph, targets: &[Target], locate: Locate<'_>) -> Plan<Ker
         lacks: lacks.into(),
         summary,
     }
+}
+
+/// Kernels of a function on one target.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Partition {
+    /// Target of the kernels.
+    pub target: Target,
+    /// Number of kernels.
+    pub kernels: usize,
+    /// Values that are stored between kernels, and results with a kernel of their own.
+    pub boundaries: Vec<KernelBoundary>,
+}
+
+/// A value at which one kernel ends.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KernelBoundary {
+    /// Name of the value: its operation, or the parameter it is.
+    pub value: String,
+    /// The reason for the boundary, as reports give it.
+    pub reason: String,
+    /// Token of the value in the user's source.
+    pub span: SpanId,
+}
+
+/// Divides a checked function into kernels for each target that can run it, without making their texts.
+pub fn partition(graph: Graph, targets: &[Target]) -> Vec<Partition> {
+    let graph = optimize(graph);
+    let able = |target: &&Target| target::lacks(&graph, **target).is_none();
+    let targets: Vec<Target> = targets.iter().filter(able).copied().collect();
+    let facts: Vec<TargetFacts> = targets.iter().map(|&target| target::facts(target)).collect();
+    let fused = fuse::fuse_for(graph.clone(), &facts);
+    let of_target = |(target, (graph, fused)): (Target, (Graph, Fused))| {
+        let boundary = |node: NodeId, reason: &Reason| KernelBoundary {
+            value: assemble::value_name(&graph, node),
+            reason: reason_text(&graph, reason).into(),
+            span: graph.node(node).span,
+        };
+        let stored = fused.boundaries.iter().map(|(&node, reason)| boundary(node, reason));
+        let apart = fused.apart.iter().map(|(&i, reason)| boundary(graph.outputs[i].node, reason));
+        Partition { target, kernels: fused.groups.len(), boundaries: stored.chain(apart).collect() }
+    };
+    targets.into_iter().zip(fused).map(of_target).collect()
 }
 
 /// Stack size of a compiler thread. Deeply nested expressions need as much stack as on the main thread.

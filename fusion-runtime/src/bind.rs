@@ -9,7 +9,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::arg::Arg;
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::extents::{self, extent_of, lone_symbol};
+use crate::extents::{self, extent_of};
 use crate::kernel::{PARAMS, Plan, ScalarValue};
 use crate::shape::Shape;
 use crate::tensor::RawTensor;
@@ -29,11 +29,17 @@ pub(crate) struct Bound {
 /// Binding of a symbol: its extent, and the parameter that gave it.
 type Binding = Option<(i64, usize)>;
 
-/// Binds all arguments of a call. `outs` are the tensors for its results, if the caller gives any.
+/// Binds all arguments of a call. `outs` are the tensors for its results, if the caller gives any. A call
+/// without tensors runs on the device of `otherwise`.
 ///
 /// # Errors
 /// The first disagreement between arguments.
-pub(crate) fn bind(plan: &Plan, args: &[Arg<'_>], outs: &[Arg<'_>]) -> Result<Bound> {
+pub(crate) fn bind(
+    plan: &Plan,
+    args: &[Arg<'_>],
+    outs: &[Arg<'_>],
+    otherwise: impl FnOnce() -> Device,
+) -> Result<Bound> {
     if args.len() != plan.params.len() {
         return Err(argument(plan, format!("{} arguments for {} parameters", args.len(), plan.params.len())));
     }
@@ -75,7 +81,7 @@ pub(crate) fn bind(plan: &Plan, args: &[Arg<'_>], outs: &[Arg<'_>]) -> Result<Bo
     let bound = Bound {
         symbols,
         scalars,
-        device: placed.map_or_else(Device::best, |tensor| tensor.device().clone()),
+        device: placed.map_or_else(otherwise, |tensor| tensor.device().clone()),
         any_shape: any.and_then(|i: usize| tensor(&args[i])).map(|tensor| tensor.shape().clone()),
     };
     extents::check(plan, &bound.symbols)?;
@@ -195,7 +201,7 @@ fn bind_dims(
         });
     }
     for (dim, &extent) in dims.iter().zip(tensor.shape().dims()) {
-        if let Some(symbol) = lone_symbol(&dim.extent) {
+        if let Some(symbol) = dim.extent.as_sym().map(usize::from) {
             bind_symbol(plan, bindings, symbol, extent, i)?;
         }
     }
@@ -231,7 +237,7 @@ fn check_computed(plan: &Plan, args: &[Arg<'_>], symbols: &[i64]) -> Result<()> 
     for (param, arg) in plan.params.iter().zip(args) {
         let (ParamKind::Tensor { dims, .. }, Some(tensor)) = (&param.kind, tensor(arg)) else { continue };
         for (dim, &got) in dims.iter().zip(tensor.shape().dims()) {
-            if lone_symbol(&dim.extent).is_some() {
+            if dim.extent.as_sym().is_some() {
                 continue;
             }
             let expected = extent_of(plan, dim, symbols)?;

@@ -3,7 +3,7 @@
 //! Invariant: an error shows the source text of the user and the extents that would pass. The search for
 //! these extents runs only after a check has failed.
 
-use fusion_compiler::ir::dim::{DimExpr, DimOp};
+use fusion_compiler::ir::dim::DimExpr;
 use fusion_compiler::ir::plan::{Dim, Product, Sum, Use};
 use smallvec::SmallVec;
 
@@ -14,14 +14,6 @@ use crate::kernel::Plan;
 pub(crate) fn extent_of(plan: &Plan, dim: &Dim, symbols: &[i64]) -> Result<usize> {
     let invalid = || Error::InvalidExtent { function: plan.name.to_string(), dim: dim.name.to_string() };
     dim.extent.eval(symbols).and_then(|extent| usize::try_from(extent).ok()).ok_or_else(invalid)
-}
-
-/// Returns the symbol of an extent that is one symbol and nothing else.
-pub(crate) fn lone_symbol(extent: &DimExpr) -> Option<usize> {
-    match *extent.0 {
-        [DimOp::Sym(symbol)] => Some(usize::from(symbol)),
-        _ => None,
-    }
 }
 
 /// Checks all derived dims for these extents.
@@ -166,7 +158,7 @@ const FAR: i64 = 1 << 12;
 /// extent would pass.
 fn fits(plan: &Plan, symbols: &[i64], whole: &Dim, parts: &[Dim]) -> Box<str> {
     let extents = || [whole].into_iter().chain(parts).map(|dim| &dim.extent);
-    let Some(symbol) = lone_symbol(&whole.extent).or_else(|| only_symbol(extents())) else {
+    let Some(symbol) = whole.extent.as_sym().map(usize::from).or_else(|| only_symbol(extents())) else {
         return Box::default();
     };
     let (Some(name), Some(&is)) = (plan.symbols.get(symbol), symbols.get(symbol)) else {

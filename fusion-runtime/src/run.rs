@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 pub use crate::arg::Arg;
 use crate::bind::{Bound, argument, bind, tensor};
-use crate::device::{Call, Memory, Region};
+use crate::device::{Call, Device, Memory, Region};
 use crate::error::{Error, Result};
 use crate::kernel::{Code, Launch, Plan, StaticPlan};
 use crate::report::not_compiled;
@@ -23,13 +23,23 @@ use crate::tensor::{Element, Float, RawTensor, Tensor};
 /// # Errors
 /// Errors in the arguments, before any launch; then any failure of the device.
 pub fn run<const N: usize>(plan: &Plan, args: &mut [Arg<'_>]) -> Result<[RawTensor; N]> {
-    let allocated = execute(plan, args, None)?;
+    let allocated = execute(plan, args, None, Device::best)?;
     let results = allocated.iter().flatten().count();
     if results != N {
         return Err(argument(plan, format!("{N} results asked for, {results} made")));
     }
     let mut results = allocated.into_iter().flatten();
     Ok(std::array::from_fn(|_| results.next().unwrap_or_else(|| unreachable!("there are N results"))))
+}
+
+/// Runs a plan and returns its results, in order. Without a tensor argument the call runs on this device.
+///
+/// # Errors
+/// The errors of `run`.
+#[cfg(feature = "graph")]
+pub(crate) fn run_on(plan: &Plan, args: &mut [Arg<'_>], device: &Device) -> Result<Vec<RawTensor>> {
+    let allocated = execute(plan, args, None, || device.clone())?;
+    Ok(allocated.into_iter().flatten().collect())
 }
 
 /// Stands for an expression with a compile error, so that the code around it still has its type.
@@ -63,16 +73,22 @@ pub fn instance<T: Float>(plans: [&'static StaticPlan; DType::GENERIC.len()]) ->
 /// # Errors
 /// The errors of `run`; `Error::OutShape` if a tensor has another shape than its result.
 pub fn run_into(plan: &Plan, args: &mut [Arg<'_>], outs: &mut [Arg<'_>]) -> Result<()> {
-    execute(plan, args, Some(outs)).map(|_| ())
+    execute(plan, args, Some(outs), Device::best).map(|_| ())
 }
 
 /// Tensors that a call allocates, by output; `None` for a tensor of the caller.
 type Allocated = SmallVec<[Option<RawTensor>; 2]>;
 
-/// Runs a plan. Returns the tensors that it allocated, except those that replace an argument.
-fn execute(plan: &Plan, args: &mut [Arg<'_>], outs: Option<&mut [Arg<'_>]>) -> Result<Allocated> {
+/// Runs a plan. Returns the tensors that it allocated, except those that replace an argument. A call without
+/// tensors runs on the device of `otherwise`.
+fn execute(
+    plan: &Plan,
+    args: &mut [Arg<'_>],
+    outs: Option<&mut [Arg<'_>]>,
+    otherwise: impl FnOnce() -> Device,
+) -> Result<Allocated> {
     let outs = outs.unwrap_or_default();
-    let bound = bind(plan, args, outs)?;
+    let bound = bind(plan, args, outs, otherwise)?;
     let (target, limits) = (bound.device.0.target(), bound.device.limits());
     let program = plan.program(target);
     let program = program.ok_or_else(|| not_compiled(&plan.name, &plan.lacks, &bound.device))?;

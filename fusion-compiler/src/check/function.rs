@@ -9,7 +9,6 @@ use super::{
     unroll, value,
 };
 use crate::diag::{self, Diagnostics, hints};
-use crate::ir::dim::DimOp;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{
     Access, AxisId, AxisSet, Dest, Fusing, Graph, NodeKind, Output, Param, ParamId, ParamKind,
@@ -382,8 +381,8 @@ fn declare_dim(
     }
     let span = b.place(*at);
     let axis = dims::axis(b, env, text, *at, fixed)?;
-    if let [DimOp::Sym(sym)] = *b.graph.axis(axis).extent.0 {
-        let kind = ParamKind::Dim(sym);
+    if let Some(symbol) = b.graph.axis(axis).extent.as_sym() {
+        let kind = ParamKind::Dim(symbol);
         b.graph.params.push(Param { name: text.clone(), dtype: DType::Index, kind, span });
     }
     Some(())

@@ -20,6 +20,7 @@ mod order;
 mod reduce;
 mod rename;
 mod renamed;
+pub mod session;
 mod split;
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@
 //! number that meets none is `i32`, or `f32` if any literal in it has a decimal point.
 
 use std::ops::RangeInclusive;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::build::{Builder, Value};
 use crate::diag;
@@ -31,9 +31,9 @@ pub(super) enum WeakKind {
     Literal(Const),
     Extent(DimExpr),
     /// An operation, with its name as the user wrote it.
-    Apply(Op, &'static str, Rc<[Weak]>),
+    Apply(Op, &'static str, Arc<[Weak]>),
     /// A choice between two numbers by a condition.
-    Select(NodeId, Rc<[Weak; 2]>),
+    Select(NodeId, Arc<[Weak; 2]>),
 }
 
 /// Largest `size` of a weak number. Chains and `let`s nest operations, and a `let` may be used many times.

@@ -81,6 +81,14 @@ impl DimExpr {
         }
     }
 
+    /// Returns the number of the symbol that the extent is, if it is a lone one.
+    pub fn as_sym(&self) -> Option<u16> {
+        match *self.0 {
+            [DimOp::Sym(symbol)] => Some(symbol),
+            _ => None,
+        }
+    }
+
     /// Quotient rounded up.
     pub fn ceil_div(self, divisor: DimExpr) -> DimExpr {
         self.binary(divisor, DimBinary::CeilDiv)

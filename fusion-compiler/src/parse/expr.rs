@@ -4,11 +4,12 @@
 
 mod statement;
 
-use proc_macro2::Delimiter;
+use proc_macro2::{Delimiter, Span, TokenStream};
+use syn::buffer::TokenBuffer;
 
 use super::ast::{Arg, At, Binary, Block, COMPARISON, Expr, ExprKind, Link, Name, Stmt, Unary};
 use super::capture;
-use super::tokens::{Parsed, Parser, is_keyword};
+use super::tokens::{Parsed, Parser, Sink, is_keyword};
 use crate::diag::{self, hints};
 pub(crate) use statement::block;
 
@@ -405,6 +406,18 @@ fn braces(parser: &mut Parser<'_, '_>) -> Parsed<Block> {
     if let Some(at) = assigned {
         return Err(parser.error_at(at, diag::assign_in_block()));
     }
+    whole?;
+    match &block.tail {
+        Some(_) => Ok(block),
+        None => Err(parser.error(diag::no_tail())),
+    }
+}
+
+/// Parses statements that are not in braces, which end with a value.
+pub(crate) fn body(tokens: TokenStream, sink: &mut Sink) -> Parsed<Block> {
+    let buffer = TokenBuffer::new2(tokens);
+    let mut parser = Parser::new(buffer.begin(), Span::call_site(), sink);
+    let (block, whole) = block(&mut parser);
     whole?;
     match &block.tail {
         Some(_) => Ok(block),

@@ -498,6 +498,12 @@ fn result(parser: &mut Parser<'_, '_>) -> Parsed<TensorType> {
     }
 }
 
+/// Parses `N, C = 3, 3`, all there is.
+pub(crate) fn dim_list(tokens: TokenStream, sink: &mut Sink) -> Parsed<Vec<Dim>> {
+    let buffer = TokenBuffer::new2(tokens);
+    dims(&mut Parser::new(buffer.begin(), Span::call_site(), sink))
+}
+
 /// Parses `N, C = 3, 3`.
 pub(crate) fn dims(parser: &mut Parser<'_, '_>) -> Parsed<Vec<Dim>> {
     parser.list(dim)

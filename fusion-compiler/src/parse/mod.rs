@@ -11,9 +11,10 @@ mod item;
 mod tokens;
 
 pub(crate) use capture::variable;
+pub(crate) use expr::body;
 pub(crate) use inline::{Inline, inline};
-pub(crate) use item::{Item, functions, ident, items, upper};
-pub(crate) use tokens::{Capture, Places, Sink, is_keyword};
+pub(crate) use item::{Item, dim_list, functions, ident, items, upper};
+pub(crate) use tokens::{Capture, Parsed, Places, Sink, is_keyword};
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::buffer::TokenBuffer;
