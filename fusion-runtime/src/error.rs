@@ -290,6 +290,94 @@ pub enum Error {
         /// Name of the other tensor.
         input: String,
     },
+    /// A part or an output of a graph has a mistake.
+    #[cfg(feature = "graph")]
+    #[error("`{graph}`{place}: {message}")]
+    Graph {
+        /// Name of the graph.
+        graph: String,
+        /// The place after a comma: the number of the part in the listing of the graph with its text, or the
+        /// output; empty for the whole graph.
+        place: String,
+        /// The mistake, and how to mend it.
+        message: String,
+    },
+    /// Values of a graph are not computed in one kernel.
+    #[cfg(feature = "graph")]
+    #[error(
+        "`{graph}`: these values take {kernels} kernels, since one ends with `{value}` of part {node}: {reason}"
+    )]
+    NotFused {
+        /// Name of the graph.
+        graph: String,
+        /// Number of kernels.
+        kernels: usize,
+        /// Name of the operation that a kernel ends with.
+        value: String,
+        /// Number of its part in the listing of the graph.
+        node: usize,
+        /// The reason, as reports give it.
+        reason: String,
+    },
+    /// A call of a graph lacks an input.
+    #[cfg(feature = "graph")]
+    #[error("`{graph}`: the input `{input}` is missing; the inputs are {known}")]
+    MissingInput {
+        /// Name of the graph.
+        graph: String,
+        /// Name of the input.
+        input: String,
+        /// The inputs with their types.
+        known: String,
+    },
+    /// A call of a graph passes an input that the graph does not have, or one input twice.
+    #[cfg(feature = "graph")]
+    #[error("`{graph}`: `{input}` is no input, or is given twice; the inputs are {known}")]
+    UnknownInput {
+        /// Name of the graph.
+        graph: String,
+        /// Name of the argument.
+        input: String,
+        /// The inputs with their types.
+        known: String,
+    },
+    /// A graph has no output of a name, or the output was taken before.
+    #[cfg(feature = "graph")]
+    #[error("`{graph}` has no output `{output}` to take; there are [{known}]")]
+    UnknownOutput {
+        /// Name of the graph.
+        graph: String,
+        /// Name of the output.
+        output: String,
+        /// Names of the outputs that are left.
+        known: String,
+    },
+    /// An input of a graph is another kind of value than the graph takes, or on another device.
+    #[cfg(feature = "graph")]
+    #[error("`{graph}`: the input `{input}` is {expected}, not {got}")]
+    WrongInput {
+        /// Name of the graph.
+        graph: String,
+        /// Name of the input.
+        input: String,
+        /// The value that the graph takes.
+        expected: String,
+        /// The value given, and the remedy.
+        got: String,
+    },
+    /// An output of a graph is taken as a tensor of another type.
+    #[cfg(feature = "graph")]
+    #[error("the output `{output}` of `{graph}` is of {expected}, and is taken as {got}")]
+    OutputType {
+        /// Name of the graph.
+        graph: String,
+        /// Name of the output.
+        output: String,
+        /// Type of the output.
+        expected: DType,
+        /// Type that the program asks for.
+        got: DType,
+    },
     /// The device has too little memory.
     #[error("out of memory on {device}: {}; {}", Request(*bytes), Relief(*tensor_bytes_max))]
     OutOfMemory {

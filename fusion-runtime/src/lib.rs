@@ -13,6 +13,8 @@ mod cpu_args;
 pub mod device;
 pub mod error;
 mod extents;
+#[cfg(feature = "graph")]
+pub mod graph;
 #[cfg(feature = "cust")]
 mod interop;
 mod isa;

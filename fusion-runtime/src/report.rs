@@ -165,16 +165,18 @@ impl Report {
 }
 
 /// Returns the error for a function without kernels for a device.
-pub(crate) fn not_compiled(function: &str, lacks: &[Lack], device: &Device) -> Error {
+pub(crate) fn not_compiled(function: &str, known: &[Lack], device: &Device) -> Error {
     let target = device.0.target();
-    let what = match lacks.iter().find(|lack| lack.target == target) {
-        Some(Lack { what, .. }) => {
-            format!("`{function}`: it computes with {what}, which {} has not", target.name())
-        }
-        None => {
-            format!("`{function}`: it is not compiled for {} (see `#[fuse(targets(…))]`)", target.name())
-        }
-    };
+    if let Some(lack) = known.iter().find(|lack| lack.target == target) {
+        return lacks(function, lack, device);
+    }
+    let what = format!("`{function}`: it is not compiled for {} (see `#[fuse(targets(…))]`)", target.name());
+    Error::Unsupported { device: device.to_string(), what }
+}
+
+/// Returns the error for a function that needs a feature which the target of a device lacks.
+pub(crate) fn lacks(function: &str, Lack { target, what }: &Lack, device: &dyn fmt::Display) -> Error {
+    let what = format!("`{function}`: it computes with {what}, which {} has not", target.name());
     Error::Unsupported { device: device.to_string(), what }
 }
 

@@ -425,7 +425,7 @@ impl<T: Element> Tensor<T> {
     }
 
     /// Converts the tensor to the untyped tensor.
-    #[cfg(feature = "cust")]
+    #[cfg(any(feature = "cust", feature = "graph"))]
     pub(crate) fn into_raw(self) -> RawTensor {
         self.raw
     }

@@ -1,0 +1,478 @@
+//! Layers as operations with numbers, and the patterns among them that fuse: the second proposal.
+
+use std::collections::HashMap;
+
+use fusion_compiler::ir::dtype::DType;
+
+use super::node::{Attention, Conv2d, Node, UnaryOp};
+use super::{Fused, Graph, Value};
+use crate::device::Device;
+use crate::error::{Error, Result};
+
+/// A graph of layers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ComputeGraph {
+    /// The layers, each after those that it reads.
+    pub nodes: Vec<GraphNode>,
+    /// Numbers of nodes: a producer with its consumer.
+    pub edges: Vec<(usize, usize)>,
+}
+
+/// A layer of a graph.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GraphNode {
+    /// Number of the layer.
+    pub id: usize,
+    /// Operation of the layer.
+    pub op: Operation,
+    /// Numbers of the layers that it reads. Operands that are left out are inputs of the graph.
+    pub inputs: Vec<usize>,
+    /// Numbers of the layers that read it.
+    pub outputs: Vec<usize>,
+}
+
+/// An operation of a layer.
+///
+/// The compiled graph takes the tensors that a layer does not read from other layers as inputs, named by the
+/// number of the layer: `0.input`, `0.weight`. All tensors are `f32`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Operation {
+    /// A convolution with stride 1 and without padding. Input `[N, C, H, W]`, weight `[channels, C, KH, KW]`.
+    Conv2d {
+        /// Number of channels of the result.
+        channels: usize,
+        /// Height and width of the weights.
+        kernel: (usize, usize),
+    },
+    /// A normalisation by running statistics along the second dim: `mean`, `var`, `weight`, `bias`, all
+    /// `[channels]`.
+    BatchNorm {
+        /// Number of channels.
+        channels: usize,
+    },
+    /// `relu`.
+    ReLU,
+    /// `gelu`, the form with `erf`.
+    GELU,
+    /// A matrix product. Input `[m, k]`, weight `[k, n]`.
+    MatMul {
+        /// Number of rows of the result.
+        m: usize,
+        /// Number of columns of the result.
+        n: usize,
+        /// Number of products in each sum.
+        k: usize,
+    },
+    /// A sum of two layers of one shape, or of a layer and a `bias` along its last dim.
+    Add,
+    /// A product of two layers of one shape, or of a layer and a `scale` along its last dim.
+    Mul,
+    /// `softmax` along a dim.
+    Softmax {
+        /// Number of the dim. A negative number counts from the last dim, which is -1.
+        dim: i32,
+    },
+    /// `layer_norm` along the last dim, with `weight` and `bias`.
+    LayerNorm,
+    /// Attention. Query `[T, heads, dim]`, key and value `[S, heads, dim]`.
+    Attention {
+        /// Number of heads.
+        heads: usize,
+        /// Number of features of a head.
+        dim: usize,
+    },
+}
+
+/// A sequence of layers that an engine looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FusionPattern {
+    /// Convolution, batch normalisation, ReLU.
+    ConvBnRelu,
+    /// Matrix product, sum, ReLU or GELU.
+    MatMulAddActivation,
+    /// Sums, products and activations.
+    ElementWiseChain,
+    /// Matrix product, softmax, matrix product.
+    AttentionPattern,
+    /// Layer normalisation, matrix product.
+    LayerNormLinear,
+}
+
+/// An engine that joins layers that the compiler computes in one kernel.
+#[derive(Clone, Debug)]
+pub struct FusionEngine {
+    patterns: Vec<FusionPattern>,
+    enabled: bool,
+}
+
+impl Default for FusionEngine {
+    fn default() -> FusionEngine {
+        FusionEngine::new()
+    }
+}
+
+impl FusionPattern {
+    /// All patterns, in the order in which an engine looks for them.
+    pub const ALL: [FusionPattern; 5] = [
+        FusionPattern::ConvBnRelu,
+        FusionPattern::MatMulAddActivation,
+        FusionPattern::ElementWiseChain,
+        FusionPattern::AttentionPattern,
+        FusionPattern::LayerNormLinear,
+    ];
+
+    /// Returns true if the operation may be the layer of this number in the pattern.
+    fn takes(self, i: usize, op: &Operation) -> bool {
+        use Operation::{Add, BatchNorm, Conv2d, GELU, LayerNorm, MatMul, Mul, ReLU, Softmax};
+        match (self, i) {
+            (FusionPattern::ConvBnRelu, 0) => matches!(op, Conv2d { .. }),
+            (FusionPattern::ConvBnRelu, 1) => matches!(op, BatchNorm { .. }),
+            (FusionPattern::ConvBnRelu, 2) => matches!(op, ReLU),
+            (FusionPattern::MatMulAddActivation, 0) => matches!(op, MatMul { .. }),
+            (FusionPattern::MatMulAddActivation, 1) => matches!(op, Add),
+            (FusionPattern::MatMulAddActivation, 2) => matches!(op, ReLU | GELU),
+            (FusionPattern::ElementWiseChain, _) => matches!(op, Add | Mul | ReLU | GELU),
+            (FusionPattern::AttentionPattern, 0 | 2) => matches!(op, MatMul { .. }),
+            (FusionPattern::AttentionPattern, 1) => matches!(op, Softmax { .. }),
+            (FusionPattern::LayerNormLinear, 0) => matches!(op, LayerNorm),
+            (FusionPattern::LayerNormLinear, 1) => matches!(op, MatMul { .. }),
+            (
+                FusionPattern::ConvBnRelu
+                | FusionPattern::MatMulAddActivation
+                | FusionPattern::AttentionPattern
+                | FusionPattern::LayerNormLinear,
+                _,
+            ) => false,
+        }
+    }
+
+    /// Returns the smallest number of layers.
+    fn len(self) -> usize {
+        match self {
+            FusionPattern::ConvBnRelu
+            | FusionPattern::MatMulAddActivation
+            | FusionPattern::AttentionPattern => 3,
+            FusionPattern::ElementWiseChain | FusionPattern::LayerNormLinear => 2,
+        }
+    }
+
+    /// Returns the operation that stands for the joined layers.
+    fn joined(self, layers: &[GraphNode]) -> Operation {
+        match (self, &layers[0].op) {
+            (FusionPattern::AttentionPattern, Operation::MatMul { k, .. }) => {
+                Operation::Attention { heads: 1, dim: *k }
+            }
+            (FusionPattern::LayerNormLinear, _) => layers[1].op.clone(),
+            (_, first) => first.clone(),
+        }
+    }
+}
+
+impl FusionEngine {
+    /// Makes an engine that looks for all patterns.
+    pub fn new() -> FusionEngine {
+        FusionEngine { patterns: FusionPattern::ALL.to_vec(), enabled: true }
+    }
+
+    /// Turns the engine on or off. An engine that is off leaves graphs as they are, and compiles a kernel for
+    /// each operation.
+    #[must_use]
+    pub fn enabled(self, enabled: bool) -> FusionEngine {
+        FusionEngine { enabled, ..self }
+    }
+
+    /// Returns the graph with one node in place of each sequence of layers that matches a pattern and that the
+    /// compiler computes in one kernel. The node has the number of the first layer. A layer whose value another
+    /// layer reads too is joined to none.
+    ///
+    /// The result is an outline. `compile` takes the graph with all its layers.
+    pub fn optimize(&self, graph: ComputeGraph) -> ComputeGraph {
+        let patterns = if self.enabled { self.patterns.as_slice() } else { &[] };
+        patterns.iter().fold(graph, |mut graph, &pattern| {
+            let mut next = 0;
+            while next < graph.nodes.len() {
+                match self.sequence(&graph, pattern, next) {
+                    Some(layers) => graph = join(graph, pattern, &layers),
+                    None => next += 1,
+                }
+            }
+            graph
+        })
+    }
+
+    /// Returns the layers of a pattern that starts at a node, if the compiler computes them in one kernel.
+    fn sequence(&self, graph: &ComputeGraph, pattern: FusionPattern, start: usize) -> Option<Vec<GraphNode>> {
+        let mut layers: Vec<GraphNode> = Vec::new();
+        let mut next = graph.nodes.get(start);
+        while let Some(node) = next.filter(|node| pattern.takes(layers.len(), &node.op)) {
+            layers.push(node.clone());
+            let mut consumers = graph.nodes.iter().filter(|other| other.inputs.contains(&node.id));
+            next = consumers.next().filter(|_| consumers.next().is_none());
+        }
+        let is_whole = layers.len() >= pattern.len();
+        (is_whole && one_kernel(&layers).is_ok()).then_some(layers)
+    }
+
+    /// Returns true if the compiler computes the second operation, with the first as its input, in one kernel
+    /// with the first, on every target.
+    pub fn can_fuse(&self, first: &Operation, second: &Operation) -> bool {
+        let node = |id, op: &Operation, inputs, outputs| GraphNode { id, op: op.clone(), inputs, outputs };
+        let layers = [node(0, first, vec![], vec![1]), node(1, second, vec![0], vec![])];
+        self.enabled && one_kernel(&layers).is_ok()
+    }
+
+    /// Compiles a graph for a device, fused unless the engine is off. The outputs are the layers that no other
+    /// reads, named by their numbers.
+    ///
+    /// # Errors
+    /// `Error::Graph` for layers whose shapes do not fit, and the errors of `Graph::fuse_for`.
+    pub fn compile(&self, graph: &ComputeGraph, device: &Device) -> Result<Fused> {
+        let (mut lowered, values) = lowered(&graph.nodes)?;
+        for node in &graph.nodes {
+            if graph.nodes.iter().all(|other| !other.inputs.contains(&node.id)) {
+                let (value, dims) = &values[&node.id];
+                lowered.output_as(
+                    &node.id.to_string(),
+                    *value,
+                    dims.iter().map(String::as_str).collect::<Vec<_>>(),
+                )?;
+            }
+        }
+        if !self.enabled {
+            lowered.unfused();
+        }
+        lowered.fuse_for(device)
+    }
+}
+
+/// Replaces layers by one node.
+fn join(graph: ComputeGraph, pattern: FusionPattern, layers: &[GraphNode]) -> ComputeGraph {
+    let is_layer = |id: usize| layers.iter().any(|layer| layer.id == id);
+    let (first, last) = (layers[0].id, &layers[layers.len() - 1]);
+    let mut inputs: Vec<usize> = Vec::new();
+    for &input in layers.iter().flat_map(|layer| &layer.inputs) {
+        if !is_layer(input) && !inputs.contains(&input) {
+            inputs.push(input);
+        }
+    }
+    let joined = GraphNode { id: first, op: pattern.joined(layers), inputs, outputs: last.outputs.clone() };
+    let of = |id: usize| if is_layer(id) { first } else { id };
+    let renumbered = |node: GraphNode| GraphNode {
+        inputs: node.inputs.into_iter().map(of).collect(),
+        outputs: node.outputs.into_iter().map(of).collect(),
+        ..node
+    };
+    // The node takes the place of the last layer, after all that the layers read.
+    let nodes = graph.nodes.into_iter().filter_map(|node| match node.id {
+        id if id == last.id => Some(joined.clone()),
+        id if is_layer(id) => None,
+        _ => Some(renumbered(node)),
+    });
+    let nodes: Vec<GraphNode> = nodes.collect();
+    let is_node = |id: usize| nodes.iter().any(|node| node.id == id);
+    let edges = nodes.iter().flat_map(|node| node.inputs.iter().map(|&input| (input, node.id)));
+    let edges = edges.filter(|(from, _)| is_node(*from)).collect();
+    ComputeGraph { nodes, edges }
+}
+
+/// Checks that layers, each of which reads the one before it, are one kernel.
+fn one_kernel(layers: &[GraphNode]) -> Result<()> {
+    let (graph, values) = lowered(layers)?;
+    let values: Vec<Value> = layers.iter().map(|layer| values[&layer.id].0).collect();
+    graph.can_fuse(&values)
+}
+
+/// A value with its dims, outermost first.
+type Shaped = (Value, Vec<String>);
+
+/// Builds the graph of layers. Also returns their values by number.
+fn lowered(layers: &[GraphNode]) -> Result<(Graph, HashMap<usize, Shaped>)> {
+    let mut lowering = Lowering { graph: Graph::new("layers"), values: HashMap::new() };
+    for layer in layers {
+        let value = lowering.layer(layer)?;
+        lowering.values.insert(layer.id, value);
+    }
+    Ok((lowering.graph, lowering.values))
+}
+
+struct Lowering {
+    graph: Graph,
+    values: HashMap<usize, Shaped>,
+}
+
+impl Lowering {
+    fn layer(&mut self, layer: &GraphNode) -> Result<Shaped> {
+        match &layer.op {
+            Operation::Conv2d { channels, kernel } => self.conv2d(layer, *channels, *kernel),
+            Operation::BatchNorm { channels } => self.batch_norm(layer, *channels),
+            Operation::ReLU => self.activation(layer, UnaryOp::Relu),
+            Operation::GELU => self.activation(layer, UnaryOp::Gelu),
+            Operation::MatMul { m, n, k } => self.product(layer, (*m, *n, *k)),
+            Operation::Add => self.element_wise(layer, "+", "bias"),
+            Operation::Mul => self.element_wise(layer, "*", "scale"),
+            Operation::Softmax { dim } => self.softmax(layer, *dim),
+            Operation::LayerNorm => self.layer_norm(layer),
+            Operation::Attention { heads, dim } => self.attention(layer, *heads, *dim),
+        }
+    }
+
+    /// Returns an operand: a layer, or an input of the graph with these dims.
+    fn operand(&mut self, layer: &GraphNode, (i, role): (usize, &str), dims: &[String]) -> Result<Shaped> {
+        if let Some(known) = layer.inputs.get(i).and_then(|id| self.values.get(id)) {
+            return Ok(known.clone());
+        }
+        self.tensor(layer, role, dims)
+    }
+
+    fn tensor(&mut self, layer: &GraphNode, role: &str, dims: &[String]) -> Result<Shaped> {
+        let value = self.graph.input_of(&format!("{}.{role}", layer.id), DType::F32, &dims.join(", "))?;
+        let name = |dim: &String| dim.split(" = ").next().unwrap_or_default().to_owned();
+        Ok((value, dims.iter().map(name).collect()))
+    }
+
+    /// Returns the dims of a layer that only its own number distinguishes: `N3`.
+    fn own(layer: &GraphNode, names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| format!("{name}{}", layer.id)).collect()
+    }
+
+    fn wrong(layer: &GraphNode, message: String) -> Error {
+        Error::Graph {
+            graph: String::from("layers"),
+            place: format!(", node {}, {:?}", layer.id, layer.op),
+            message,
+        }
+    }
+
+    fn of_rank(layer: &GraphNode, (value, dims): Shaped, rank: usize) -> Result<Shaped> {
+        if dims.len() == rank {
+            return Ok((value, dims));
+        }
+        Err(Lowering::wrong(layer, format!("its input has {} dims, and the layer takes {rank}", dims.len())))
+    }
+
+    fn conv2d(
+        &mut self,
+        layer: &GraphNode,
+        channels: usize,
+        (height, width): (usize, usize),
+    ) -> Result<Shaped> {
+        let x = self.operand(layer, (0, "input"), &Lowering::own(layer, &["N", "C", "H", "W"]))?;
+        let (x, dims) = Lowering::of_rank(layer, x, 4)?;
+        let own = Lowering::own(layer, &["O", "KH", "KW", "P", "Q"]);
+        let weight = [
+            format!("{} = {channels}", own[0]),
+            dims[1].clone(),
+            format!("{} = {height}", own[1]),
+            format!("{} = {width}", own[2]),
+        ];
+        let (w, _) = self.operand(layer, (1, "weight"), &weight)?;
+        let conv = Conv2d {
+            channels: dims[1].clone(),
+            dims: [
+                [dims[2].clone(), dims[3].clone()],
+                [own[1].clone(), own[2].clone()],
+                [own[3].clone(), own[4].clone()],
+            ],
+            stride: [1, 1],
+            padding: [0, 0],
+            dilation: [1, 1],
+        };
+        let y = self.graph.node(&Node::Conv2d(conv), &[x, w])?;
+        Ok((y, vec![dims[0].clone(), own[0].clone(), own[3].clone(), own[4].clone()]))
+    }
+
+    fn batch_norm(&mut self, layer: &GraphNode, channels: usize) -> Result<Shaped> {
+        let mut wants = Lowering::own(layer, &["N", "C", "H", "W"]);
+        wants[1] += &format!(" = {channels}");
+        let (x, dims) = self.operand(layer, (0, "input"), &wants)?;
+        let Some(channel) = dims.get(1).cloned() else {
+            return Err(Lowering::wrong(layer, String::from("its input has no second dim for the channels")));
+        };
+        let mut operands = vec![("x", x)];
+        for role in ["mean", "var", "weight", "bias"] {
+            operands.push((role, self.tensor(layer, role, std::slice::from_ref(&channel))?.0));
+        }
+        let y = self.graph.add("batch_norm(x, mean, var) * weight + bias", operands)?;
+        Ok((y, dims))
+    }
+
+    fn activation(&mut self, layer: &GraphNode, op: UnaryOp) -> Result<Shaped> {
+        let (x, dims) = self.operand(layer, (0, "input"), &Lowering::own(layer, &["N", "D"]))?;
+        Ok((self.graph.unary(op, x)?, dims))
+    }
+
+    fn product(&mut self, layer: &GraphNode, (m, n, k): (usize, usize, usize)) -> Result<Shaped> {
+        let own = Lowering::own(layer, &["M", "N", "K"]);
+        let a =
+            self.operand(layer, (0, "input"), &[format!("{} = {m}", own[0]), format!("{} = {k}", own[2])])?;
+        let (a, mut dims) = Lowering::of_rank(layer, a, 2)?;
+        let inner = dims.pop().unwrap_or_default();
+        let b = self.operand(layer, (1, "weight"), &[inner.clone(), format!("{} = {n}", own[1])])?;
+        let (b, columns) = Lowering::of_rank(layer, b, 2)?;
+        let b = self.renamed(b, &columns, &[inner.clone(), own[1].clone()])?;
+        let y = self.graph.node(&Node::Matmul(inner), &[a, b])?;
+        Ok((y, vec![dims[0].clone(), own[1].clone()]))
+    }
+
+    /// Returns a value along other dims of the same extents.
+    fn renamed(&mut self, value: Value, from: &[String], to: &[String]) -> Result<Value> {
+        from.iter().zip(to).filter(|(from, to)| from != to).try_fold(value, |value, (from, to)| {
+            self.graph.add(&format!("rename(x, {from} -> {to})"), [("x", value)])
+        })
+    }
+
+    fn element_wise(&mut self, layer: &GraphNode, symbol: &str, role: &str) -> Result<Shaped> {
+        let (a, dims) = self.operand(layer, (0, "input"), &Lowering::own(layer, &["N", "D"]))?;
+        let last = dims.last().cloned().into_iter().collect::<Vec<_>>();
+        let (b, other) = self.operand(layer, (1, role), &last)?;
+        let is_layer = other.len() == dims.len();
+        let b = if is_layer { self.renamed(b, &other, &dims)? } else { b };
+        Ok((self.graph.add(&format!("a {symbol} b"), [("a", a), ("b", b)])?, dims))
+    }
+
+    fn softmax(&mut self, layer: &GraphNode, dim: i32) -> Result<Shaped> {
+        let (x, dims) = self.operand(layer, (0, "input"), &Lowering::own(layer, &["N", "D"]))?;
+        let rank = dims.len() as i32;
+        let Some(along) = (-rank..rank).contains(&dim).then(|| dims[dim.rem_euclid(rank) as usize].clone())
+        else {
+            return Err(Lowering::wrong(layer, format!("its input has {rank} dims, and none is dim {dim}")));
+        };
+        Ok((self.graph.node(&Node::Softmax(along), &[x])?, dims))
+    }
+
+    fn layer_norm(&mut self, layer: &GraphNode) -> Result<Shaped> {
+        let (x, dims) = self.operand(layer, (0, "input"), &Lowering::own(layer, &["N", "D"]))?;
+        let Some(last) = dims.last().cloned() else {
+            return Err(Lowering::wrong(layer, String::from("its input has no dims")));
+        };
+        let weight = self.tensor(layer, "weight", std::slice::from_ref(&last))?.0;
+        let bias = self.tensor(layer, "bias", std::slice::from_ref(&last))?.0;
+        let text = format!("layer_norm(x, {last}) * weight + bias");
+        Ok((self.graph.add(&text, [("x", x), ("weight", weight), ("bias", bias)])?, dims))
+    }
+
+    fn attention(&mut self, layer: &GraphNode, heads: usize, dim: usize) -> Result<Shaped> {
+        let own = Lowering::own(layer, &["T", "S", "H", "E", "F"]);
+        let head = format!("{} = {heads}", own[2]);
+        let [key, value] = [&own[3], &own[4]].map(|name| format!("{name} = {dim}"));
+        let mut operand = |i, role, dims: [&String; 3], names: [&String; 3]| {
+            let dims: Vec<String> = dims.into_iter().cloned().collect();
+            let names: Vec<String> = names.into_iter().cloned().collect();
+            let given = self.operand(layer, (i, role), &dims)?;
+            let (operand, has) = Lowering::of_rank(layer, given, 3)?;
+            self.renamed(operand, &has, &names)
+        };
+        let q = operand(0, "query", [&own[0], &head, &key], [&own[0], &own[2], &own[3]])?;
+        let k = operand(1, "key", [&own[1], &head, &key], [&own[1], &own[2], &own[3]])?;
+        let v = operand(2, "value", [&own[1], &head, &value], [&own[1], &own[2], &own[4]])?;
+        let attention = Attention {
+            queries: own[0].clone(),
+            keys: own[1].clone(),
+            features: own[3].clone(),
+            scale: None,
+            causal: false,
+        };
+        let y = self.graph.node(&Node::Attention(attention), &[q, k, v])?;
+        Ok((y, vec![own[0].clone(), own[2].clone(), own[4].clone()]))
+    }
+}

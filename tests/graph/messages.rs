@@ -1,0 +1,169 @@
+//! Every message about a graph.
+
+use std::fmt::Debug;
+
+use fusion::graph::{Attention, BinaryOp, Graph, Node, UnaryOp};
+use fusion::prelude::*;
+
+/// Checks the message of an error.
+fn refused<T: Debug>(result: Result<T>, message: &str) {
+    assert_eq!(result.expect_err("a mistake is refused").to_string(), message);
+}
+
+#[test]
+fn of_parts() -> Result<()> {
+    let mut g = Graph::new("g");
+    let x = g.input::<f32>("x", ["N", "D"])?;
+    refused(g.input::<f32>("x", ["N"]), "`g`, part 2, `x: f32[N]`: there is a parameter `x`");
+    refused(
+        g.input::<f32>("z", ["n"]),
+        "`g`, part 2, `z: f32[n]`: the name of a dim starts with an uppercase letter: write `N` for `n`",
+    );
+    refused(
+        g.input::<f32>("z", ["C = 3", "C = 4"]),
+        "`g`, part 2, `z: f32[C = 3, C = 4]`: column 8: the dim `C` has extent 3 and extent 4: a dim has one extent in a function",
+    );
+    refused(
+        g.input::<f32>("z", ["N = 3"]),
+        "`g`, part 2, `z: f32[N = 3]`: the dim `N` has extent of each call (`N`) and extent 3: a dim has one extent in a function",
+    );
+    refused(
+        g.dim("n"),
+        "`g`, part 2, `n: dim`: the name of a dim starts with an uppercase letter: write `N` for `n`",
+    );
+    refused(
+        g.add("softmax(x, E)", [("x", x)]),
+        "`g`, part 2, `softmax(x, E)`: column 12: there is no dim `E` here",
+    );
+    refused(g.add("x + y", [("x", x)]), "`g`, part 2, `x + y`: column 5: there is no value `y` here");
+    refused(g.add("x", [("x", x), ("y", x)]), "`g`, part 2, `x`: `y` is given, and the text does not use it");
+    refused(
+        g.add("(x", [("x", x)]),
+        "`g`, part 2, `(x`: this is no text of the language: a bracket is not closed, or a letter is none of Rust's",
+    );
+    refused(g.add("", []), "`g`, part 2: this block has no value: end it with an expression, without `;`");
+    // A line break is one column.
+    refused(
+        g.add("let y =\nx;\ny + q", [("x", x)]),
+        "`g`, part 2, `let y = x; y + q`: column 16: there is no value `q` here",
+    );
+    refused(
+        g.add("(x, x)", [("x", x)]),
+        "`g`, part 2, `(x, x)`: the text has 2 values: `add_all` returns them",
+    );
+    refused(
+        g.node(&Node::Softmax("D".into()), &[]),
+        "`g`, part 2, `softmax(a, D)`: the node takes 1 operand, and 0 are given",
+    );
+    refused(g.unary(UnaryOp::Not, x), "`g`, part 2, `!(a)`: `!` takes integers or `bool`, this is f32");
+    let other = Graph::new("other").input::<f32>("x", ["N"])?;
+    refused(g.binary(BinaryOp::Add, x, other), "`g`, part 2: a value of another graph is given");
+    assert_eq!(g.to_string(), "g\n   1  x: f32[N, D]\n      outputs: \n");
+    Ok(())
+}
+
+#[test]
+fn of_outputs() -> Result<()> {
+    let mut g = Graph::new("g");
+    let x = g.input::<f32>("x", ["N", "D"])?;
+    refused(g.fuse_for(&Device::cpu()), "`g`: the graph has no output: add one with `output`");
+    refused(
+        g.output_as("y", x, ["N"]),
+        "`g`, output `y`: this value has the dim `D`, which the result [N] lacks: declare `[N, D]`, or reduce over `D`",
+    );
+    refused(g.output_as("y", x, ["N", "D", "Q"]), "`g`, output `y`: column 7: there is no dim `Q` here");
+    g.output("y", x)?;
+    refused(g.output("y", x), "`g`, output `y`: there is an output of this name");
+    Ok(())
+}
+
+#[test]
+fn of_fusion() -> Result<()> {
+    let mut g = Graph::new("g");
+    let x = g.input::<f32>("x", ["N", "D"])?;
+    let y = g.add("softmax(x, D)", [("x", x)])?;
+    let z = g.add("sum(y, N)", [("y", y)])?;
+    g.can_fuse(&[y])?;
+    g.can_fuse(&[z])?;
+    refused(
+        g.can_fuse(&[y, z]),
+        "`g`: these values take 2 kernels, since one ends with `max` of part 2: its consumer does not iterate over whole rows along `D`, so it is a separate kernel",
+    );
+    g.output("z", z)?;
+    let fused = g.fuse_for(&Device::cpu())?;
+    assert!(fused.to_string().contains("\n  2:1  `max` is stored: "), "{fused}");
+    assert_eq!(
+        g.to_string(),
+        "g\n   1  x: f32[N, D]\n   2  softmax(x, D)  where x = 1  -> f32[N, D]\n   3  sum(y, N)  where y = 2  -> f32[D]\n      outputs: z = 3\n",
+    );
+    Ok(())
+}
+
+#[test]
+fn of_calls() -> Result<()> {
+    let device = Device::cpu();
+    let mut g = Graph::new("g");
+    let x = g.input::<f32>("x", ["N", "D"])?;
+    let scale = g.scalar::<f32>("scale")?;
+    g.dim("M")?;
+    let y = g.add("x * scale", [("x", x), ("scale", scale)])?;
+    g.output_as("y", y, ["M", "N", "D"])?;
+    let fused = g.fuse_for(&device)?;
+    let t = Tensor::full(&device, 1.0f32, [2, 3])?;
+    let inputs = "the inputs are x: f32[N, D], scale: f32, M: dim";
+    refused(fused.run(&[]), &format!("`g`: the input `x` is missing; {inputs}"));
+    refused(
+        fused.run(&[("x", &t), ("scale", &2.0f32), ("M", &4usize), ("z", &t)]),
+        &format!("`g`: `z` is no input, or is given twice; {inputs}"),
+    );
+    refused(
+        fused.run(&[("x", &t), ("scale", &2.0f32), ("M", &4usize), ("x", &t)]),
+        &format!("`g`: `x` is no input, or is given twice; {inputs}"),
+    );
+    let given = |x: &Tensor<f32>| fused.run(&[("M", &4usize), ("scale", &2.0f32), ("x", x)]);
+    refused(
+        given(&Tensor::zeros(&device, [3])?),
+        "`g`: `x` has dims [N, D], but its argument has shape [3]; reshape it, or change the signature",
+    );
+    refused(
+        fused.run(&[("x", &t), ("scale", &2i32), ("M", &4usize)]),
+        "`g`: the input `scale` is a number of f32, not a number of i32",
+    );
+    let mut results = given(&t)?;
+    assert_eq!(results.names().collect::<Vec<_>>(), ["y"]);
+    refused(results.take::<f32>("z"), "`g` has no output `z` to take; there are [y]");
+    let y = results.take::<f32>("y")?;
+    assert_eq!((y.shape().to_vec(), y.to_vec()?), (vec![4, 2, 3], vec![2.0; 24]));
+    refused(results.take::<f32>("y"), "`g` has no output `y` to take; there are []");
+    refused(given(&t)?.take::<i32>("y"), "the output `y` of `g` is of f32, and is taken as i32");
+    if let Ok(wgpu) = Device::wgpu() {
+        let elsewhere = Tensor::zeros(&wgpu, [2, 3])?;
+        let message = given(&elsewhere).expect_err("another device").to_string();
+        assert!(message.starts_with("`g`: the input `x` is a tensor on CPU"), "{message}");
+        assert!(message.contains(", not on wgpu") && message.contains("`.to(&device)`"), "{message}");
+    }
+    Ok(())
+}
+
+#[test]
+fn of_values_that_a_device_lacks() -> Result<()> {
+    let Ok(wgpu) = Device::wgpu() else { return Ok(()) };
+    let mut g = Graph::new("g");
+    let x = g.input::<f64>("x", ["N"])?;
+    g.output("x", x)?;
+    let message = g.fuse_for(&wgpu).expect_err("WGSL has no f64").to_string();
+    assert!(message.contains("`g`: it computes with f64, which wgsl has not"), "{message}");
+    Ok(())
+}
+
+#[test]
+fn of_attention() -> Result<()> {
+    let mut g = Graph::new("g");
+    let q = g.input::<f32>("q", ["T", "E"])?;
+    let k = g.input::<f32>("k", ["S", "E"])?;
+    let attention =
+        Attention { queries: "T".into(), keys: "S".into(), features: "F".into(), scale: None, causal: true };
+    let message = g.node(&Node::Attention(attention), &[q, k, k]).expect_err("there is no F").to_string();
+    assert!(message.contains("there is no dim `F` here"), "{message}");
+    Ok(())
+}
