@@ -48,9 +48,10 @@ quick() {
     export FUSION_TEST_DEVICES=cpu
     step "CUDA simulator" bash -c 'source tests/cuda-sim/env.sh'
     step "format" cargo fmt --all --check
-    step "lint" cargo clippy --quiet --workspace --all-targets -- -D warnings
-    step "unit tests" with_simulator cargo test --quiet --package fusion-compiler --package fusion-runtime --lib
-    step "language and operations" with_simulator cargo test --quiet --package fusion \
+    step "lint" cargo clippy --quiet --workspace --all-targets --features graph -- -D warnings
+    step "unit tests" with_simulator cargo test --quiet --package fusion-compiler --package fusion-runtime --lib \
+        --features fusion-runtime/graph
+    step "language and operations" with_simulator cargo test --quiet --package fusion --features graph \
         --test tidy --test language --test ops
     report
 }
@@ -63,18 +64,21 @@ everything() {
     step "CUDA simulator" bash -c 'source tests/cuda-sim/env.sh'
 
     step "format" cargo fmt --all --check
-    # Other sets of features than the default are linted for packages whose features matter.
-    step "lint" cargo clippy --quiet --workspace --all-targets -- -D warnings
+    # One set of features serves the lint, the documentation and the tests. Others are linted for packages
+    # whose features matter.
+    step "lint" cargo clippy --quiet --workspace --all-targets --features graph -- -D warnings
+    step "lint, default features" cargo clippy --quiet "${featured[@]}" -- -D warnings
     step "lint, without cuda" cargo clippy --quiet "${featured[@]}" --no-default-features --features wgpu -- -D warnings
     step "lint, no default features" cargo clippy --quiet "${featured[@]}" --no-default-features -- -D warnings
     step "documentation" env RUSTDOCFLAGS="-D warnings" \
-        cargo doc --quiet --workspace --exclude fusion-corpus --no-deps
+        cargo doc --quiet --workspace --exclude fusion-corpus --no-deps --features graph
     step "tests" run_tests
     step "example devices" example devices
     step "example explain" run_explain
     step "example quickstart" run_quickstart
     step "example tonemap" run_tonemap
     step "example digits" run_digits
+    step "example graph" example graph 64 128 10
     step "dump of the kernels" dump_kernels
     step "tests, without wgpu" run_tests_without_wgpu
     step "cust" run_cust
@@ -179,7 +183,7 @@ choose_vulkan_driver() {
     fi
 }
 
-# Runs all tests on all devices in one build, on the machine's GPU or the simulated one.
+# Runs all tests on all devices and with the feature `graph` in one build, on the machine's GPU or the simulated one.
 #
 # The simulator is tested in the build that runs the other tests. In a build of the whole workspace its
 # dependencies would have more features, so the next user would build the simulator again.
@@ -187,9 +191,9 @@ run_tests() {
     local code=0
     source tests/cuda-sim/env.sh || return
     # Later steps run the examples of this build.
-    rm -f "$target"/debug/examples/{devices,digits,explain,quickstart,tonemap}
+    rm -f "$target"/debug/examples/{devices,digits,explain,graph,quickstart,tonemap}
     cargo test --quiet --package cuda-sim --no-fail-fast || code=$?
-    cargo test --quiet --workspace --exclude cuda-sim --no-fail-fast || code=$?
+    cargo test --quiet --workspace --exclude cuda-sim --no-fail-fast --features graph || code=$?
     return "$code"
 }
 

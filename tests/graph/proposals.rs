@@ -4,9 +4,8 @@ use std::collections::HashMap;
 
 use fusion::graph::{
     Argument, BinaryOp, ComputeGraph, FusableOp, Fused, FusedKernel, FusionAnalyzer, FusionEngine,
-    FusionNode, FusionPattern, FusionResult, Graph, GraphIoProfile, GraphNode, IoFusionGate, Operation,
-    PrecisionType, ReduceOp, UnaryOp, fusion_benefit, host_sync_op_kinds, profile_graph_io,
-    profile_graph_io_outputs,
+    FusionNode, FusionResult, Graph, GraphIoProfile, GraphNode, IoFusionGate, Operation, PrecisionType,
+    ReduceOp, UnaryOp, fusion_benefit, host_sync_op_kinds, profile_graph_io, profile_graph_io_outputs,
 };
 use fusion::prelude::*;
 
@@ -215,13 +214,16 @@ fn shared_layers_stay() {
     assert!(optimized.nodes.iter().any(|node| node.id == 1), "{optimized:?}");
 }
 
+/// Values of the inputs, by name.
+type Inputs = HashMap<String, Vec<f64>>;
+
 /// Runs a compiled graph with random inputs. Returns the inputs by name, and the result.
 fn run(
     fused: &Fused,
     device: &Device,
     shapes: &[(&str, &[usize])],
     output: &str,
-) -> Result<(HashMap<String, Vec<f64>>, Vec<f32>)> {
+) -> Result<(Inputs, Vec<f32>)> {
     let mut tensors = Vec::new();
     let mut values = HashMap::new();
     for (i, (name, shape)) in shapes.iter().enumerate() {
@@ -325,7 +327,7 @@ fn the_other_patterns_on_devices() -> Result<()> {
         let (v, got) = run(&fused, &device, &shapes, "2")?;
         let weights = softmax(&product(&v["0.input"], &v["0.weight"], 3, 6), 6);
         assert_close(&got, &product(&weights, &v["2.weight"], 6, 3), 1e-5, "attention");
-        println!("{device}: attention takes {} kernels", fused.report().kernels());
+        assert_eq!(fused.report().kernels(), 1);
 
         let fused = compile(&norm)?;
         let shapes: [(&str, &[usize]); 4] =
@@ -343,14 +345,12 @@ fn the_other_patterns_on_devices() -> Result<()> {
             })
             .collect();
         assert_close(&got, &product(&normal, &v["1.weight"], 6, 3), 1e-5, "layer norm");
-        println!("{device}: layer norm and product take {} kernels", fused.report().kernels());
+        // The normalised rows are stored until products have schedules of their own.
+        assert_eq!(fused.report().kernels(), 2);
     }
-    let engine = FusionEngine::new();
-    for (graph, pattern) in
-        [(&attention, FusionPattern::AttentionPattern), (&norm, FusionPattern::LayerNormLinear)]
-    {
-        println!("{pattern:?}: {} nodes are left", engine.optimize(graph.clone()).nodes.len());
-    }
+    let left = |graph: &ComputeGraph| FusionEngine::new().optimize(graph.clone()).nodes;
+    assert_eq!([&linear, &chain, &attention, &norm].map(|graph| left(graph).len()), [1, 1, 1, 2]);
+    assert_eq!(left(&attention)[0].op, Operation::Attention { heads: 1, dim: 3 });
     Ok(())
 }
 

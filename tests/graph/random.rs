@@ -29,8 +29,11 @@ impl Random {
     }
 }
 
+type Unary = fn(f64) -> f64;
+type Binary = fn(f64, f64) -> f64;
+
 /// Functions with small derivatives, so that errors grow slowly.
-const UNARY: [(UnaryOp, fn(f64) -> f64); 6] = [
+const UNARY: [(UnaryOp, Unary); 6] = [
     (UnaryOp::Relu, |x| x.max(0.0)),
     (UnaryOp::Tanh, f64::tanh),
     (UnaryOp::Neg, |x| -x),
@@ -38,7 +41,7 @@ const UNARY: [(UnaryOp, fn(f64) -> f64); 6] = [
     (UnaryOp::Sigmoid, |x| 1.0 / (1.0 + (-x).exp())),
     (UnaryOp::Sin, f64::sin),
 ];
-const BINARY: [(BinaryOp, fn(f64, f64) -> f64); 4] = [
+const BINARY: [(BinaryOp, Binary); 4] = [
     (BinaryOp::Add, |x, y| x + y),
     (BinaryOp::Sub, |x, y| x - y),
     (BinaryOp::Max, f64::max),

@@ -3,6 +3,7 @@
 //! Element-wise operations of one shape fuse; a reduction is a kernel of its own. `FusionAnalyzer::graph`
 //! gives the same nodes to the compiler, which fuses reductions too.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
@@ -215,10 +216,9 @@ fn build(
             message,
         };
         for &input in node.inputs.iter().filter(|&&input| nodes.iter().all(|other| other.id != input)) {
-            if !values.contains_key(&input) {
+            if let Entry::Vacant(vacant) = values.entry(input) {
                 let len = elements(input);
-                let value = graph.input_of(&input.to_string(), DType::F32, &dims(len))?;
-                values.insert(input, (value, len));
+                vacant.insert((graph.input_of(&input.to_string(), DType::F32, &dims(len))?, len));
                 inputs.push(input);
             }
         }

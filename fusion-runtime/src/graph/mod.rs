@@ -381,26 +381,21 @@ impl Graph {
     }
 
     /// Returns the graph of some values, with what they are computed from as parameters. Its results are the
-    /// values that others need.
+    /// values that nothing among them reads, and those that something else needs.
     fn part_of(&self, values: &[Value]) -> Result<ir::Graph> {
-        let is_listed = |id: &ValueId| values.iter().any(|value| value.id == *id);
-        let used_by = |id: ValueId, inside: bool| {
-            let uses = |line: &&Line| line.operands.iter().any(|(_, operand)| *operand == id);
-            self.lines
-                .iter()
-                .filter(uses)
-                .any(|line| line.values.iter().any(|value| is_listed(value)) == inside)
+        let listed = |id: ValueId| values.iter().any(|value| value.id == id);
+        let is_inside = |line: &Line| line.values.iter().any(|&id| listed(id));
+        let (inside, outside): (Vec<&Line>, Vec<&Line>) = self.lines.iter().partition(|line| is_inside(line));
+        let reads = |lines: &[&Line], id: ValueId| {
+            lines.iter().any(|line| line.operands.iter().any(|(_, operand)| *operand == id))
         };
-        let lines = || self.lines.iter().filter(|line| line.values.iter().any(|value| is_listed(value)));
-        let inputs: Vec<ValueId> = lines()
-            .flat_map(|line| line.operands.iter().map(|(_, id)| *id))
-            .filter(|id| !is_listed(id))
-            .collect();
         let is_output = |id: ValueId| self.outputs.iter().any(|output| output.value == id);
-        let needed = |id: &ValueId| is_output(*id) || used_by(*id, false) || !used_by(*id, true);
-        let results = lines().flat_map(|line| line.values.iter().copied()).filter(is_listed).filter(needed);
+        let operands = inside.iter().flat_map(|line| line.operands.iter().map(|(_, id)| *id));
+        let inputs: Vec<ValueId> = operands.filter(|&id| !listed(id)).collect();
+        let made = inside.iter().flat_map(|line| line.values.iter().copied()).filter(|&id| listed(id));
+        let results = made.filter(|&id| is_output(id) || reads(&outside, id) || !reads(&inside, id));
         let results: Vec<Returned<'_>> = results.map(|value| Returned { value, dims: None }).collect();
-        self.session.between(&inputs, &results).map_err(|(_, mistakes)| self.mistake("", mistakes))
+        self.session.between(&inputs, &results).map_err(|(_, mistakes)| self.error("", first(mistakes)))
     }
 
     /// Compiles the graph for a device.
