@@ -36,7 +36,9 @@ pub mod schedule;
 pub mod target;
 
 #[cfg(feature = "compile")]
-pub use pipeline::{Expansion, KernelBoundary, Partition, compile, expand, lower, optimize, partition};
+pub use pipeline::{
+    Expansion, KernelBoundaries, KernelBoundary, compile, expand, kernel_boundaries, lower, optimize,
+};
 
 /// Kernel for the CPU, in two forms.
 #[derive(Clone, Debug, PartialEq)]

@@ -200,9 +200,9 @@ pub fn compile(graph: Graph, targets: &[Target], locate: Locate<'_>) -> Plan<Ker
     }
 }
 
-/// Kernels of a function on one target.
+/// The boundaries between the kernels of a function on one target.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Partition {
+pub struct KernelBoundaries {
     /// Target of the kernels.
     pub target: Target,
     /// Number of kernels.
@@ -222,8 +222,9 @@ pub struct KernelBoundary {
     pub span: SpanId,
 }
 
-/// Divides a checked function into kernels for each target that can run it, without making their texts.
-pub fn partition(graph: Graph, targets: &[Target]) -> Vec<Partition> {
+/// Returns the kernel boundaries of a checked function for each target that can run it, without making the
+/// texts of kernels.
+pub fn kernel_boundaries(graph: Graph, targets: &[Target]) -> Vec<KernelBoundaries> {
     let graph = optimize(graph);
     let able = |target: &&Target| target::lacks(&graph, **target).is_none();
     let targets: Vec<Target> = targets.iter().filter(able).copied().collect();
@@ -237,7 +238,7 @@ pub fn partition(graph: Graph, targets: &[Target]) -> Vec<Partition> {
         };
         let stored = fused.boundaries.iter().map(|(&node, reason)| boundary(node, reason));
         let apart = fused.apart.iter().map(|(&i, reason)| boundary(graph.outputs[i].node, reason));
-        Partition { target, kernels: fused.groups.len(), boundaries: stored.chain(apart).collect() }
+        KernelBoundaries { target, kernels: fused.groups.len(), boundaries: stored.chain(apart).collect() }
     };
     targets.into_iter().zip(fused).map(of_target).collect()
 }

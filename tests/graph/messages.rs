@@ -56,6 +56,12 @@ fn of_parts() -> Result<()> {
         "`g`, part 2, `softmax(a, D)`: the node takes 1 operand, and 0 are given",
     );
     refused(g.unary(UnaryOp::Not, x), "`g`, part 2, `!(a)`: `!` takes integers or `bool`, this is f32");
+    let mut fixed = Graph::new("fixed");
+    fixed.input::<f32>("x", ["C = 3"])?;
+    refused(
+        fixed.dim("C"),
+        "`fixed`, part 2, `C: dim`: `C` is given by the caller and a dim of fixed extent: give one of them its own name",
+    );
     let other = Graph::new("other").input::<f32>("x", ["N"])?;
     refused(g.binary(BinaryOp::Add, x, other), "`g`, part 2: a value of another graph is given");
     assert_eq!(g.to_string(), "g\n   1  x: f32[N, D]\n      outputs: \n");
@@ -129,6 +135,13 @@ fn of_calls() -> Result<()> {
         fused.run(&[("x", &t), ("scale", &2i32), ("M", &4usize)]),
         "`g`: the input `scale` is a number of f32, not a number of i32",
     );
+    let number = fused.run(&[("x", &1.0f32), ("scale", &2.0f32), ("M", &4usize)]);
+    refused(number, "`g`: the input `x` is a tensor of f32, not a number of f32");
+    let halves = Tensor::full(&device, f16::ONE, [2, 3])?;
+    let dtype = fused.run(&[("x", &halves), ("scale", &2.0f32), ("M", &4usize)]);
+    refused(dtype, "`g`: the input `x` is a tensor of f32, not a tensor of f16");
+    let extent = fused.run(&[("x", &t), ("scale", &2.0f32), ("M", &t)]);
+    refused(extent, "`g`: the input `M` is an extent, a `usize`, not a tensor of f32");
     let mut results = given(&t)?;
     assert_eq!(results.names().collect::<Vec<_>>(), ["y"]);
     refused(results.take::<f32>("z"), "`g` has no output `z` to take; there are [y]");
@@ -166,4 +179,32 @@ fn of_attention() -> Result<()> {
     let message = g.node(&Node::Attention(attention), &[q, k, k]).expect_err("there is no F").to_string();
     assert!(message.contains("there is no dim `F` here"), "{message}");
     Ok(())
+}
+
+/// A clone grows apart: values from before the clone belong to both, later ones to one of them.
+#[test]
+fn of_clones() -> Result<()> {
+    let mut g = Graph::new("g");
+    let x = g.input::<f32>("x", ["N"])?;
+    let mut clone = g.clone();
+    let y = g.unary(UnaryOp::Exp, x)?;
+    let z = clone.unary(UnaryOp::Neg, x)?;
+    let foreign = |result: Result<()>| refused(result, "`g`, part 3: a value of another graph is given");
+    foreign(g.output("z", z));
+    foreign(clone.output("y", y));
+    g.output("y", y)?;
+    clone.clone().output("z", z)?;
+    clone.output("x", x)
+}
+
+/// Parameters take no kernel.
+#[test]
+fn of_fusion_without_nodes() -> Result<()> {
+    let mut g = Graph::new("g");
+    let x = g.input::<f32>("x", ["N"])?;
+    let y = g.unary(UnaryOp::Exp, x)?;
+    let z = g.add("x + y", [("x", x), ("y", y)])?;
+    g.can_fuse(&[])?;
+    g.can_fuse(&[x])?;
+    g.can_fuse(&[x, y, z])
 }

@@ -69,7 +69,7 @@ fn kernels_execute() -> Result<()> {
     }
     inputs.insert(3, vec![10.0; 3]);
     let error = kernel.execute(&inputs).expect_err("4 and 3 elements do not meet").to_string();
-    assert!(error.contains("4 and 3 elements"), "{error}");
+    assert!(error.ends_with("its input 3 has 3 elements, and its shape [4] has 4"), "{error}");
     inputs.remove(&3);
     let error = kernel.execute(&inputs).expect_err("an input is missing").to_string();
     assert_eq!(error, "`kernel`: the input `3` is missing; the inputs are [0, 3]");
@@ -125,6 +125,46 @@ fn buffers_and_the_line_of_a_result() {
     assert_eq!(kernel.buffers_eliminated(), 2);
     let result = FusionResult { fused_kernels: vec![], total_memory_saved: 65536, original_kernel_count: 10 };
     assert_eq!(result.to_string(), "Fusion: 10 → 0 kernels (100% reduction), 64.0KB memory saved");
+}
+
+/// An input that only reductions read has any number of elements, and shapes are compared, not their products.
+#[test]
+fn shapes_of_an_analysis() -> Result<()> {
+    let mut analyzer = FusionAnalyzer::new();
+    let sum = analyzer.add_node(FusableOp::Reduce(ReduceOp::Sum), vec![1], vec![9]);
+    analyzer.add_node(FusableOp::Unary(UnaryOp::Neg), vec![1], vec![sum]);
+    let fused = analyzer.graph()?.fuse_for(&Device::cpu())?;
+    for len in [1usize, 1000] {
+        let x = Tensor::full(&Device::cpu(), 0.5f32, [len])?;
+        assert_eq!(fused.run(&[("9", &x)])?.take::<f32>("1")?.item()?, -0.5 * len as f32);
+    }
+    let refused = |build: &dyn Fn(&mut FusionAnalyzer)| {
+        let mut analyzer = FusionAnalyzer::new();
+        build(&mut analyzer);
+        analyzer.graph().expect_err("a mistake").to_string()
+    };
+    let shapes = refused(&|analyzer| {
+        let flat = analyzer.add_node(FusableOp::Unary(UnaryOp::Neg), vec![6], vec![9]);
+        analyzer.add_node(FusableOp::Unary(UnaryOp::Neg), vec![2, 3], vec![flat]);
+    });
+    assert!(
+        shapes.ends_with("its input 0 has shape [6], and it has [2, 3]: both must be one shape"),
+        "{shapes}"
+    );
+    let order = refused(&|analyzer| {
+        analyzer.add_node(FusableOp::Unary(UnaryOp::Neg), vec![6], vec![1]);
+        analyzer.add_node(FusableOp::Unary(UnaryOp::Neg), vec![6], vec![9]);
+    });
+    assert_eq!(order, "`kernel`, node 0, Unary(Neg): an input of the node comes after it");
+    let rows = refused(&|analyzer| {
+        analyzer.add_node(FusableOp::Reduce(ReduceOp::Max), vec![4], vec![9]);
+    });
+    assert!(rows.ends_with("a reduction has one element, and its shape is [4]"), "{rows}");
+    let operands = refused(&|analyzer| {
+        analyzer.add_node(FusableOp::Binary(BinaryOp::Add), vec![4], vec![9]);
+    });
+    assert!(operands.ends_with("the node takes 2 operands, and 1 are given"), "{operands}");
+    Ok(())
 }
 
 /// A value that a second consumer reads stays an output of its kernel, and kernels come after those they read.
@@ -398,6 +438,9 @@ fn layers_that_do_not_fit_are_refused() {
     assert!(message.contains("its input has 4 dims, and the layer takes 2"), "{message}");
     let message = error(&[Operation::ReLU, Operation::Softmax { dim: 2 }]);
     assert!(message.contains("its input has 2 dims, and none is dim 2"), "{message}");
+    let sum = Operation::Attention { heads: 1, dim: 2 };
+    let message = error(&[Operation::ReLU, sum]);
+    assert!(message.contains("its input has 2 dims, and the layer takes 3"), "{message}");
 }
 
 #[test]
@@ -452,6 +495,14 @@ fn profiles_and_gate_of_a_graph() -> Result<()> {
     let all = 64_000 * 4;
     assert_eq!((before.kernel_launches, before.sync_points, before.host_output_bytes), (4, 0, all + 4000));
     assert_eq!(before.device_traffic_bytes, 6 * all + 256 + all + 4000);
+    let refused = |result: Result<GraphIoProfile>| result.expect_err("a mistake").to_string();
+    assert_eq!(
+        refused(profile_graph_io(&g, &extents[..1])),
+        "`head`: the input `D` is missing; the inputs are N, D"
+    );
+    assert_eq!(refused(profile_graph_io(&g, &[("Q", 1)])), "`head` has no dim `Q`; its dims are [N, D]");
+    let unknown = profile_graph_io_outputs(&g, &["z"], &extents);
+    assert_eq!(refused(unknown), "`head` has no output `z` to take; there are [y, total]");
     let one = profile_graph_io_outputs(&g, &["total"], &extents)?;
     assert_eq!(one.host_output_bytes, 4000);
     let after = g.fuse_for(&device)?.io_profile(&extents)?;

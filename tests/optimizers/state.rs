@@ -523,6 +523,7 @@ fn statistics_tell_bytes() {
         assert!(times.time.as_secs_f64() > 0.0 && times.copy_bytes_per_second > 0.0);
         let bytes = times.bytes_per_second * times.time.as_secs_f64();
         assert!((bytes / (28 * elements) as f64 - 1.0).abs() < 1e-6, "{measured}");
+        assert_eq!(times.utilization(2.0 * times.bytes_per_second), 0.5);
         let clipped =
             Optimizer::new(Sgd::default(), &params)?.with_max_norm(1.0).with_copy::<f16>(&params)?;
         assert_eq!(clipped.statistics(&params)?.step_bytes, (8 + 8 + 4) * elements);

@@ -34,8 +34,8 @@ pub struct Session {
     spare: AxisSet,
     has_reused: bool,
     values: Vec<Value>,
-    /// Place of each span of the graph.
-    places: Vec<Place>,
+    /// SourcePlace of each span of the graph.
+    places: Vec<SourcePlace>,
     parts: u32,
 }
 
@@ -45,7 +45,7 @@ pub struct ValueId(pub u32);
 
 /// The place of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SourcePlace {
     /// The part, counted from 1: a parameter or a text.
     pub part: u32,
     /// The column in the text of the part, counted from 1. A line break is one column.
@@ -244,12 +244,12 @@ impl Session {
     }
 
     /// Returns the place of a token of the session.
-    pub fn place(&self, span: SpanId) -> Place {
-        self.places.get(span.0 as usize).copied().unwrap_or(Place { part: 0, column: 0 })
+    pub fn place(&self, span: SpanId) -> SourcePlace {
+        self.places.get(span.0 as usize).copied().unwrap_or(SourcePlace { part: 0, column: 0 })
     }
 
     /// Returns the place of each token, by `SpanId`.
-    pub fn places(&self) -> impl Iterator<Item = Place> {
+    pub fn places(&self) -> impl Iterator<Item = SourcePlace> {
         self.places.iter().copied()
     }
 
@@ -350,7 +350,7 @@ impl Session {
         };
         self.parts += 1;
         let part = self.parts;
-        let place = |span: &Span| Place { part, column: column(text, span.start()) };
+        let place = |span: &Span| SourcePlace { part, column: column(text, span.start()) };
         self.places.extend(spans[self.places.len()..].iter().map(place));
         let first = self.values.len() as u32;
         self.values.extend(values);

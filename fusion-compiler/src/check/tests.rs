@@ -13,6 +13,7 @@ mod dtypes;
 mod forms;
 mod fuzz;
 mod hints;
+mod session;
 mod standard;
 
 /// Returns the text of a source's graphs, or all messages, one per line.

@@ -84,12 +84,12 @@ impl FusionNode {
         self.shape.iter().product()
     }
 
-    /// Returns the operation for inputs with this many elements.
-    fn node(&self, elements: usize) -> Node {
+    /// Returns the operation, for inputs with one element or more.
+    fn node(&self, is_single: bool) -> Node {
         use ReduceOp::{Max, Mean, Min, Prod, Sum};
         match self.op {
             // A single element has no dims.
-            FusableOp::Reduce(Sum | Max | Min | Mean | Prod) if elements == 1 => Node::Memory(MemOp::Copy),
+            FusableOp::Reduce(Sum | Max | Min | Mean | Prod) if is_single => Node::Memory(MemOp::Copy),
             FusableOp::Unary(op) => Node::Unary(op),
             FusableOp::Binary(op) => Node::Binary(op),
             FusableOp::Reduce(op) => Node::Reduce(op, Vec::new()),
@@ -191,73 +191,94 @@ impl FusionAnalyzer {
     pub fn graph(&self) -> Result<Graph> {
         let read = |id: usize| self.nodes.iter().any(|node| node.inputs.contains(&id));
         let outputs: Vec<usize> = self.nodes.iter().map(|node| node.id).filter(|&id| !read(id)).collect();
-        let shape = |id: usize| {
-            let consumer = self.nodes.iter().find(|node| node.inputs.contains(&id));
-            consumer.map_or(1, FusionNode::elements)
+        // An input that only reductions read may have any number of elements.
+        let elements = |id: usize| {
+            let mut consumers = self.nodes.iter().filter(|node| node.inputs.contains(&id));
+            consumers.find(|node| !matches!(node.op, FusableOp::Reduce(_))).map(FusionNode::elements)
         };
-        build(&self.nodes, &outputs, &shape).map(|(graph, _)| graph)
+        build(&self.nodes, &outputs, &elements).map(|(graph, _)| graph)
     }
 }
 
-/// Builds the graph of some nodes. `elements` is the number of elements of an input of the graph. Also returns
-/// the inputs.
+/// A value of the graph of some nodes.
+#[derive(Clone)]
+struct Operand {
+    value: Value,
+    /// Number of elements; none for an input with any number.
+    elements: Option<usize>,
+    /// Shape of the node; none for an input of the graph.
+    shape: Option<Vec<usize>>,
+}
+
+/// Builds the graph of some nodes. `elements` is the number of elements of an input of the graph, or none for
+/// an input with any number. Also returns the inputs.
 fn build(
     nodes: &[FusionNode],
     outputs: &[usize],
-    elements: &dyn Fn(usize) -> usize,
+    elements: &dyn Fn(usize) -> Option<usize>,
 ) -> Result<(Graph, Vec<usize>)> {
     let mut graph = Graph::new("kernel");
-    let mut values: HashMap<usize, (Value, usize)> = HashMap::new();
+    let mut values: HashMap<usize, Operand> = HashMap::new();
     let mut inputs = Vec::new();
     for node in nodes {
-        let mistake = |message: String| Error::Graph {
-            graph: String::from("kernel"),
-            place: format!(", node {}, {:?}", node.id, node.op),
-            message,
-        };
         for &input in node.inputs.iter().filter(|&&input| nodes.iter().all(|other| other.id != input)) {
             if let Entry::Vacant(vacant) = values.entry(input) {
-                let len = elements(input);
-                vacant.insert((graph.input_of(&input.to_string(), DType::F32, &dims(len))?, len));
+                let dims = match elements(input) {
+                    // A single element has no dims.
+                    Some(1) => String::new(),
+                    Some(len) => format!("L{len}"),
+                    None => format!("I{input}"),
+                };
+                let value = graph.input_of(&input.to_string(), DType::F32, &dims)?;
+                vacant.insert(Operand { value, elements: elements(input), shape: None });
                 inputs.push(input);
             }
         }
-        let operands: Option<Vec<(Value, usize)>> =
-            node.inputs.iter().map(|input| values.get(input).copied()).collect();
-        let operands =
-            operands.ok_or_else(|| mistake(String::from("an input of the node comes after it")))?;
-        if let [(_, a), (_, b)] = *operands
-            && a != b
-        {
-            let message =
-                format!("its inputs have {a} and {b} elements: an element-wise operation takes one shape");
-            return Err(mistake(message));
-        }
-        let values_of: Vec<Value> = operands.iter().map(|(value, _)| *value).collect();
-        let value = graph.node(&node.node(operands.first().map_or(1, |(_, len)| *len)), &values_of)?;
-        let len =
-            if let FusableOp::Reduce(_) = node.op { 1 } else { operands.first().map_or(1, |(_, len)| *len) };
-        if len != node.elements() {
-            let message = format!(
-                "its shape {:?} has {} elements, and its inputs give {len}",
-                node.shape,
-                node.elements()
-            );
-            return Err(mistake(message));
-        }
-        values.insert(node.id, (value, len));
+        let operands: Option<Vec<Operand>> =
+            node.inputs.iter().map(|input| values.get(input).cloned()).collect();
+        let fits = operands.ok_or_else(|| String::from("an input of the node comes after it"));
+        let fits = fits.and_then(|operands| fit(node, &operands).map(|()| operands));
+        let operands = fits.map_err(|message| Error::Graph {
+            graph: String::from("kernel"),
+            place: format!(", node {}, {:?}", node.id, node.op),
+            message,
+        })?;
+        let read: Vec<Value> = operands.iter().map(|operand| operand.value).collect();
+        let is_single = operands.iter().all(|operand| operand.elements == Some(1));
+        let value = graph.node(&node.node(is_single), &read)?;
+        let (elements, shape) = (Some(node.elements()), Some(node.shape.clone()));
+        values.insert(node.id, Operand { value, elements, shape });
     }
-    for &output in outputs {
-        let Some(&(value, _)) = values.get(&output) else { continue };
-        let value = graph.cast(value, DType::F32)?;
+    for output in outputs {
+        let Some(operand) = values.get(output) else { continue };
+        let value = graph.cast(operand.value, DType::F32)?;
         graph.output(&output.to_string(), value)?;
     }
     Ok((graph, inputs))
 }
 
-/// Returns the dims of a value with this many elements. A single element is a number.
-fn dims(len: usize) -> String {
-    if len == 1 { String::new() } else { format!("L{len}") }
+/// Checks that a node has the shape that its operands give it.
+fn fit(node: &FusionNode, operands: &[Operand]) -> Result<(), String> {
+    let (shape, elements) = (&node.shape, node.elements());
+    if let FusableOp::Reduce(_) = node.op {
+        return match elements {
+            1 => Ok(()),
+            _ => Err(format!("a reduction has one element, and its shape is {shape:?}")),
+        };
+    }
+    for (operand, id) in operands.iter().zip(&node.inputs) {
+        if let Some(other) = operand.shape.as_ref().filter(|other| *other != shape) {
+            return Err(format!(
+                "its input {id} has shape {other:?}, and it has {shape:?}: both must be one shape"
+            ));
+        }
+        if let Some(other) = operand.elements.filter(|&other| other != elements) {
+            return Err(format!(
+                "its input {id} has {other} elements, and its shape {shape:?} has {elements}"
+            ));
+        }
+    }
+    Ok(())
 }
 
 impl FusedKernel {
@@ -289,7 +310,7 @@ impl FusedKernel {
                 });
             }
         }
-        let elements = |id: usize| inputs.get(&id).map_or(0, Vec::len);
+        let elements = |id: usize| inputs.get(&id).map(Vec::len);
         let (graph, read) = build(&self.nodes, &self.external_outputs, &elements)?;
         let tensors = read.iter().map(|id| {
             let data = &inputs[id];

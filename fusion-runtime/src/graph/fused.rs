@@ -105,6 +105,9 @@ impl Fused {
         };
         let arg = input.arg();
         let (expected, got) = match (&param.kind, &arg) {
+            (ParamKind::Tensor { .. }, Arg::Tensor(tensor)) if tensor.dtype() != param.dtype => {
+                (format!("a tensor of {}", param.dtype), kind(&arg))
+            }
             (ParamKind::Tensor { .. }, Arg::Tensor(tensor)) if *tensor.device() == self.device => {
                 return Ok(arg);
             }

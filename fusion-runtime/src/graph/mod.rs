@@ -31,7 +31,8 @@
 //! Dims are those of the language: names that start with an uppercase letter, `C = 3` for a fixed extent. An
 //! output has its dims in the order in which the graph met them, unless [`Graph::output_as`] says otherwise.
 //!
-//! Compiled plans are kept by the structure of their graph until the process ends.
+//! Compiled plans are kept until the process ends. Graphs of one structure, names of parameters included, share
+//! a plan.
 
 mod analyzer;
 mod cache;
@@ -67,9 +68,10 @@ use crate::tensor::{Element, RawTensor, Tensor};
 /// A graph of tensor operations.
 ///
 /// `Display` lists the parts of the graph, a numbered line each. Messages and reports refer to these numbers.
-#[derive(Clone)]
 pub struct Graph {
     id: u64,
+    /// Graphs that this one was cloned from, each with the number of values at that time.
+    origins: Vec<(u64, usize)>,
     name: String,
     session: Session,
     params: Vec<Param>,
@@ -102,6 +104,8 @@ type OnDevice = Arc<dyn Fn(&Device) -> Result<RawTensor> + Send + Sync>;
 #[derive(Clone)]
 struct Line {
     text: String,
+    /// True for a node, which computes its values.
+    is_node: bool,
     /// Values of the part, and the operands by name.
     values: Vec<ValueId>,
     operands: Vec<(String, ValueId)>,
@@ -117,9 +121,9 @@ struct Output {
 impl Graph {
     /// Starts a graph. Errors name it.
     pub fn new(name: &str) -> Graph {
-        static GRAPHS: AtomicU64 = AtomicU64::new(0);
         Graph {
-            id: GRAPHS.fetch_add(1, Ordering::Relaxed),
+            id: next_id(),
+            origins: Vec::new(),
             name: name.into(),
             session: Session::new(cache::NAME),
             params: Vec::new(),
@@ -217,7 +221,7 @@ impl Graph {
         let values = self.session.text(text, &named, count);
         let values = values.map_err(|mistakes| self.mistake(&listed, mistakes))?;
         let operands = operands.iter().map(|&(name, value)| (name.into(), value.id)).collect();
-        self.lines.push(Line { text: listed, values: values.clone(), operands });
+        self.lines.push(Line { text: listed, is_node: true, values: values.clone(), operands });
         Ok(values.into_iter().map(|value| self.value(value)).collect())
     }
 
@@ -281,7 +285,7 @@ impl Graph {
         let text = Node::Fill(value, dtype, dims.to_vec()).text();
         match self.session.filled(constant, dtype, &dims.join(", ")) {
             Ok(value) => {
-                self.lines.push(Line { text, values: vec![value], operands: Vec::new() });
+                self.lines.push(Line { text, is_node: true, values: vec![value], operands: Vec::new() });
                 Ok(self.value(value))
             }
             Err(mistakes) => Err(self.mistake(&text, mistakes)),
@@ -357,45 +361,47 @@ impl Graph {
         for &value in values {
             self.check_own(value)?;
         }
-        let graph = self.part_of(values)?;
-        for partition in fusion_compiler::partition(self.with_options(graph), &Target::ALL) {
-            if partition.kernels <= 1 {
-                continue;
-            }
-            let (value, reason, place) = match partition.boundaries.first() {
-                Some(first) => {
-                    let place = self.session.place(first.span);
-                    (first.value.clone(), first.reason.clone(), (place.part as usize, place.column))
-                }
-                None => (String::from("a result"), String::from("the values share no kernel"), (0, 0)),
+        let Some(graph) = self.part_of(values)? else { return Ok(()) };
+        let own_part = self.lines.iter().position(|line| line.values.contains(&values[0].id));
+        let graph = self.with_options(graph);
+        let targets = fusion_compiler::kernel_boundaries(graph, &Target::ALL);
+        if let Some(target) = targets.into_iter().find(|target| target.kernels > 1) {
+            let (value, reason, node) = match target.boundaries.into_iter().next() {
+                Some(first) => (first.value, first.reason, self.session.place(first.span).part as usize),
+                None => (
+                    String::from("the value"),
+                    String::from("the values share no kernel"),
+                    own_part.map_or(0, |line| line + 1),
+                ),
             };
-            return Err(Error::NotFused {
-                graph: self.name.clone(),
-                kernels: partition.kernels,
-                value,
-                node: place.0,
-                reason,
-            });
+            let (graph, kernels) = (self.name.clone(), target.kernels);
+            return Err(Error::NotFused { graph, kernels, value, node, reason });
         }
         Ok(())
     }
 
     /// Returns the graph of some values, with what they are computed from as parameters. Its results are the
-    /// values that nothing among them reads, and those that something else needs.
-    fn part_of(&self, values: &[Value]) -> Result<ir::Graph> {
+    /// values that nothing among them reads, and those that something else needs. Parameters are computed from
+    /// nothing, so a list of parameters has no graph.
+    fn part_of(&self, values: &[Value]) -> Result<Option<ir::Graph>> {
         let listed = |id: ValueId| values.iter().any(|value| value.id == id);
-        let is_inside = |line: &Line| line.values.iter().any(|&id| listed(id));
+        let is_inside = |line: &Line| line.is_node && line.values.iter().any(|&id| listed(id));
         let (inside, outside): (Vec<&Line>, Vec<&Line>) = self.lines.iter().partition(|line| is_inside(line));
         let reads = |lines: &[&Line], id: ValueId| {
             lines.iter().any(|line| line.operands.iter().any(|(_, operand)| *operand == id))
         };
         let is_output = |id: ValueId| self.outputs.iter().any(|output| output.value == id);
         let operands = inside.iter().flat_map(|line| line.operands.iter().map(|(_, id)| *id));
-        let inputs: Vec<ValueId> = operands.filter(|&id| !listed(id)).collect();
+        let is_made = |id: ValueId| inside.iter().any(|line| line.values.contains(&id));
+        let inputs: Vec<ValueId> = operands.filter(|&id| !is_made(id)).collect();
         let made = inside.iter().flat_map(|line| line.values.iter().copied()).filter(|&id| listed(id));
         let results = made.filter(|&id| is_output(id) || reads(&outside, id) || !reads(&inside, id));
         let results: Vec<Returned<'_>> = results.map(|value| Returned { value, dims: None }).collect();
-        self.session.between(&inputs, &results).map_err(|(_, mistakes)| self.error("", first(mistakes)))
+        if results.is_empty() {
+            return Ok(None);
+        }
+        let graph = self.session.between(&inputs, &results);
+        graph.map(Some).map_err(|(_, mistakes)| self.error("", first(mistakes)))
     }
 
     /// Compiles the graph for a device.
@@ -458,6 +464,7 @@ impl Graph {
                 self.params.push(Param { name: name.into(), tensor });
                 self.lines.push(Line {
                     text: line,
+                    is_node: false,
                     values: value.into_iter().collect(),
                     operands: Vec::new(),
                 });
@@ -472,7 +479,8 @@ impl Graph {
     }
 
     fn check_own(&self, value: Value) -> Result<()> {
-        if value.graph == self.id {
+        let is_of = |&(graph, values): &(u64, usize)| value.graph == graph && (value.id.0 as usize) < values;
+        if value.graph == self.id || self.origins.iter().any(is_of) {
             return Ok(());
         }
         Err(self.error(&self.next(""), String::from("a value of another graph is given")))
@@ -491,6 +499,24 @@ impl Graph {
 
     fn error(&self, place: &str, message: String) -> Error {
         Error::Graph { graph: self.name.clone(), place: place.into(), message }
+    }
+}
+
+/// Returns a number that no graph has.
+fn next_id() -> u64 {
+    static GRAPHS: AtomicU64 = AtomicU64::new(0);
+    GRAPHS.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A clone grows apart from its original. Values of the original from before are values of the clone.
+impl Clone for Graph {
+    fn clone(&self) -> Graph {
+        let Graph { id, origins, name, session, params, lines, outputs, fusing, math } = self;
+        let values = lines.iter().map(|line| line.values.len()).sum();
+        let origins = origins.iter().copied().chain([(*id, values)]).collect();
+        let (name, session, params) = (name.clone(), session.clone(), params.clone());
+        let (lines, outputs, fusing, math) = (lines.clone(), outputs.clone(), *fusing, *math);
+        Graph { id: next_id(), origins, name, session, params, lines, outputs, fusing, math }
     }
 }
 
@@ -515,7 +541,7 @@ impl fmt::Display for Graph {
                 let named = line.operands.iter().map(|(name, id)| format!("{name} = {}", line_of(*id)));
                 write!(f, "  where {}", named.collect::<Vec<_>>().join(", "))?;
             }
-            if !line.operands.is_empty() || !line.text.contains(':') {
+            if line.is_node {
                 let types: Vec<String> = line.values.iter().map(|&id| self.session.type_of(id)).collect();
                 write!(f, "  -> {}", types.join(", "))?;
             }

@@ -11,7 +11,7 @@ macro_rules! functions {
         pub enum $name {
             $(#[doc = concat!("`", $text, "` of the language.")] $variant,)*
             $(
-                /// A conversion from the first type to the second.
+                /// A conversion to the second type. The first names the type of the operand, for the reader.
                 $cast(PrecisionType, PrecisionType),
             )?
         }
@@ -122,7 +122,8 @@ pub enum Node {
     Cast(DType),
     /// One operand, unchanged.
     Memory(MemOp),
-    /// A constant for each element of the dims, without an operand. The type is a type of floats or integers.
+    /// A constant for each element of the dims, without an operand. An integer drops the fraction, and a `bool`
+    /// is true for all numbers but 0.
     Fill(f64, DType, Vec<String>),
     /// The product of two operands, summed along a dim that both have: a matrix product.
     Matmul(String),

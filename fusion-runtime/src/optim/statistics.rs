@@ -39,6 +39,13 @@ pub struct Measured {
     pub copy_bytes_per_second: f64,
 }
 
+impl Measured {
+    /// Returns the share of a device's peak bandwidth, in bytes per second, that the step reached.
+    pub fn utilization(&self, peak_bytes_per_second: f64) -> f64 {
+        self.bytes_per_second / peak_bytes_per_second
+    }
+}
+
 impl Optimizer {
     /// Returns the statistics of this optimizer for these parameters.
     ///
