@@ -10,7 +10,7 @@
 //!
 //! # fn main() -> Result<()> {
 //! let device = Device::cpu();
-//! let w = Tensor::from_slice(&device, &[1.0, -1.0, 0.5, 2.0], [2, 2])?;
+//! let w = Tensor::from_slice(&device, &[1.0f32, -1.0, 0.5, 2.0], [2, 2])?;
 //!
 //! let mut g = Graph::new("head");
 //! let (x, w) = (g.input::<f32>("x", ["N", "D"])?, g.param("w", &w, ["D", "H"])?);
@@ -20,7 +20,7 @@
 //! g.can_fuse(&[h, y])?;
 //!
 //! let fused = g.fuse_for(&device)?;
-//! let x = Tensor::from_slice(&device, &[1.0, 0.0, 0.0, 1.0], [2, 2])?;
+//! let x = Tensor::from_slice(&device, &[1.0f32, 0.0, 0.0, 1.0], [2, 2])?;
 //! let y: Tensor<f32> = fused.run(&[("x", &x)])?.take("y")?;
 //! assert_eq!(fused.report().kernels(), 1);
 //! assert!((y.to_vec()?[0] - 0.8413447).abs() < 1e-6);
