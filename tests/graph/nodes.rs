@@ -12,6 +12,11 @@ use crate::devices::devices;
 fuse! {
     fn scaled(x, D: dim) { x * rsqrt(mean(square(x), D) + 1e-6) }
 
+    #[fuse(strict)]
+    pub(crate) fn strict(x: f16[N], y: f16[N]) -> f16[N] { softplus(exp(x) * y) + y }
+
+    pub(crate) fn relaxed(x: f16[N], y: f16[N]) -> f16[N] { softplus(exp(x) * y) + y }
+
     pub(crate) fn head(x: f32[N, D], w: f32[D, H], b: f32[H]) -> f32[N, H] {
         gelu(sum(scaled(x, D) * w, D) + b)
     }
@@ -305,5 +310,31 @@ fn first_runs_are_fast_and_plans_are_shared() -> Result<()> {
     assert_ne!(a, c);
     let error = graph("b", 0.5)?.fuse_for(&device)?.run(&[]).expect_err("no input").to_string();
     assert!(error.starts_with("`b`: "), "{error}");
+    Ok(())
+}
+
+/// Strict graphs round as strict functions do, and others as other functions.
+#[test]
+fn strict_graphs_round_each_operation() -> Result<()> {
+    for (_, device) in devices() {
+        let halves =
+            |seed| numbers(500, seed).into_iter().map(|x| f16::from_f32(x * 4.0)).collect::<Vec<_>>();
+        let (x, y) =
+            (Tensor::from_vec(&device, halves(1), [500])?, Tensor::from_vec(&device, halves(2), [500])?);
+        let run = |is_strict: bool| {
+            let mut g = Graph::new("g");
+            if is_strict {
+                g.strict();
+            }
+            let (a, b) = (g.input::<f16>("x", ["N"])?, g.input::<f16>("y", ["N"])?);
+            let product = g.add("exp(x) * y", [("x", a), ("y", b)])?;
+            let z = g.add("softplus(p) + y", [("p", product), ("y", b)])?;
+            g.output("z", z)?;
+            g.fuse_for(&device)?.run(&[("x", &x), ("y", &y)])?.take::<f16>("z")?.to_vec()
+        };
+        assert_eq!(run(true)?, strict(&x, &y)?.to_vec()?, "{device}");
+        assert_eq!(run(false)?, relaxed(&x, &y)?.to_vec()?, "{device}");
+        assert_ne!(run(true)?, run(false)?);
+    }
     Ok(())
 }

@@ -15,7 +15,8 @@ use super::{dims, rename, renamed, split, unroll};
 use crate::diag::{self, Diagnostics};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{
-    Access, AxisId, AxisSet, Dest, Graph, Node, NodeId, NodeKind, Output, Param, ParamId, ParamKind, SpanId,
+    Access, AxisId, AxisSet, Dest, Graph, Math, Node, NodeId, NodeKind, Output, Param, ParamId, ParamKind,
+    SpanId,
 };
 use crate::parse::ast::{At, Dim};
 use crate::parse::{self, Places, Sink};
@@ -98,6 +99,12 @@ impl Session {
             places: Vec::new(),
             parts: 0,
         }
+    }
+
+    /// Sets the accuracy of operations. Parts from here on are checked for it, and the whole function is compiled
+    /// for it.
+    pub fn set_math(&mut self, math: Math) {
+        self.graph.math = math;
     }
 
     /// Adds a parameter. Returns its value; an extent has none.

@@ -79,7 +79,6 @@ pub struct Graph {
     lines: Vec<Line>,
     outputs: Vec<Output>,
     fusing: Fusing,
-    math: Math,
 }
 
 /// A value of a graph: a parameter, or the result of a node.
@@ -130,7 +129,6 @@ impl Graph {
             lines: Vec::new(),
             outputs: Vec::new(),
             fusing: Fusing::On,
-            math: Math::Accurate,
         }
     }
 
@@ -332,13 +330,14 @@ impl Graph {
 
     /// Lets GPUs use their approximate instructions, as `#[fuse(fast_math)]` does.
     pub fn fast_math(&mut self) -> &mut Graph {
-        self.math = Math::Fast;
+        self.session.set_math(Math::Fast);
         self
     }
 
-    /// Rounds each operation to its declared type, as `#[fuse(strict)]` does.
+    /// Rounds each operation to its declared type, as `#[fuse(strict)]` does: call it before the first node,
+    /// since operations of earlier nodes round no more than before.
     pub fn strict(&mut self) -> &mut Graph {
-        self.math = Math::Strict;
+        self.session.set_math(Math::Strict);
         self
     }
 
@@ -441,7 +440,7 @@ impl Graph {
     }
 
     fn with_options(&self, graph: ir::Graph) -> ir::Graph {
-        ir::Graph { fusing: self.fusing, math: self.math, ..graph }
+        ir::Graph { fusing: self.fusing, ..graph }
     }
 
     fn tensor(&mut self, name: &str, dtype: DType, dims: &str, tensor: Option<OnDevice>) -> Result<Value> {
@@ -511,12 +510,12 @@ fn next_id() -> u64 {
 /// A clone grows apart from its original. Values of the original from before are values of the clone.
 impl Clone for Graph {
     fn clone(&self) -> Graph {
-        let Graph { id, origins, name, session, params, lines, outputs, fusing, math } = self;
+        let Graph { id, origins, name, session, params, lines, outputs, fusing } = self;
         let values = lines.iter().map(|line| line.values.len()).sum();
         let origins = origins.iter().copied().chain([(*id, values)]).collect();
         let (name, session, params) = (name.clone(), session.clone(), params.clone());
-        let (lines, outputs, fusing, math) = (lines.clone(), outputs.clone(), *fusing, *math);
-        Graph { id: next_id(), origins, name, session, params, lines, outputs, fusing, math }
+        let (lines, outputs, fusing) = (lines.clone(), outputs.clone(), *fusing);
+        Graph { id: next_id(), origins, name, session, params, lines, outputs, fusing }
     }
 }
 
