@@ -4,6 +4,7 @@
 //! opened.
 
 mod column;
+mod column_loops;
 mod launch;
 mod memory;
 pub(crate) mod stream;

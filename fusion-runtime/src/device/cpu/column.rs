@@ -4,9 +4,11 @@
 
 use std::ops::Range;
 
-use fusion_compiler::ir::dtype::{Class, DType, wrap};
+use fusion_compiler::ir::dtype::{Class, DType};
 use fusion_compiler::ir::op::Op;
 use fusion_compiler::ops::scalar::Scalar;
+
+use super::column_loops;
 
 /// The elements of a value, one per lane of a tile.
 #[derive(Debug)]
@@ -135,19 +137,34 @@ impl Column {
 
     /// Appends the lanes of `from`, converted by the rules of Rust's `as`.
     pub(super) fn extend_cast(&mut self, from: &Column) {
-        match (&mut *self, from) {
-            (Column::F32(to), Column::Int(_, from)) => to.extend(from.iter().map(|&x| x as f32)),
-            (Column::F32(_) | Column::F64(_) | Column::Int(..) | Column::Bool(_), _) => {
-                let dtype = self.dtype();
-                (0..from.len()).for_each(|lane| self.push(from.get(lane).cast(dtype)));
-            }
+        let is_done = match (&mut *self, from) {
+            (Column::F32(to), Column::Int(_, from)) => column_loops::converted(from, to),
+            (Column::Int(dtype, to), Column::F32(from)) => column_loops::rounded(*dtype, from, to),
+            (Column::F32(_) | Column::F64(_) | Column::Int(..) | Column::Bool(_), _) => false,
+        };
+        if !is_done {
+            let dtype = self.dtype();
+            (0..from.len()).for_each(|lane| self.push(from.get(lane).cast(dtype)));
         }
     }
 
     /// Appends the lanes of `from`, with the same bits.
     pub(super) fn extend_bitcast(&mut self, from: &Column) {
-        let dtype = self.dtype();
-        (0..from.len()).for_each(|lane| self.push(from.get(lane).bitcast(dtype)));
+        let is_done = match (&mut *self, from) {
+            (Column::F32(to), Column::Int(_, from)) => column_loops::floats_of_bits(from, to),
+            (Column::Int(dtype, to), Column::F32(from)) => column_loops::bits_of_floats(*dtype, from, to),
+            (Column::F32(_) | Column::F64(_) | Column::Int(..) | Column::Bool(_), _) => false,
+        };
+        if !is_done {
+            let dtype = self.dtype();
+            (0..from.len()).for_each(|lane| self.push(from.get(lane).bitcast(dtype)));
+        }
+    }
+
+    /// Appends the positions `first..first + count`.
+    pub(super) fn extend_positions(&mut self, first: usize, count: usize) {
+        let Column::Int(_, lanes) = self else { unreachable!("a position is an integer") };
+        lanes.extend((first..first + count).map(|position| position as i64));
     }
 }
 
@@ -158,46 +175,41 @@ pub(super) fn apply(op: Op, args: [&Column; 3], count: usize, out: &mut Column) 
         return select(args, count, out);
     }
     let [x, y, z] = args;
-    match (x, y, z, &mut *out) {
-        (Column::F32(x), Column::F32(y), Column::F32(z), Column::F32(out)) => floats(op, [x, y, z], out),
+    let is_done = match (x, y, z, &mut *out) {
+        (Column::F32(x), Column::F32(y), Column::F32(z), Column::F32(out)) => {
+            column_loops::floats(op, x, y, z, out)
+        }
         (Column::F32(x), Column::F32(y), _, Column::Bool(out)) => {
-            let eval = op.info().eval.float;
-            out.extend(x.iter().zip(y).map(|(&x, &y)| eval(&[f64::from(x), f64::from(y)]) != 0.0));
+            column_loops::comparisons(op, x, y, out) || column_loops::tests(op, x, out)
         }
+        (Column::F32(x), _, _, Column::Int(_, out)) => column_loops::encoded(op, x, out),
+        (Column::Int(_, x), _, _, Column::F32(out)) => column_loops::decoded(op, x, out),
         (Column::Int(dtype, x), Column::Int(_, y), _, Column::Int(_, out)) => {
-            let (eval, bits) = (op.info().eval.int, bits(*dtype));
-            out.extend(x.iter().zip(y).map(|(&x, &y)| wrap(*dtype, eval(&[x, y], bits))));
+            column_loops::integers(op, *dtype, x, y, out)
         }
-        (Column::F32(_) | Column::F64(_) | Column::Int(..) | Column::Bool(_), _, _, _) => {
-            (0..count).for_each(|lane| out.push(lane_of(op, args, lane, out.dtype())));
+        (Column::Int(_, x), Column::Int(_, y), _, Column::Bool(out)) => {
+            column_loops::integer_comparisons(op, x, y, out)
         }
-    }
-}
-
-/// Computes an operation whose operands and result are all `f32`.
-///
-/// The `f64` result of a native operation on two `f32` rounds to the same `f32` as the exact result, since
-/// `f64` has more than twice the bits. `fma` is the exception.
-fn floats(op: Op, [x, y, z]: [&Vec<f32>; 3], out: &mut Vec<f32>) {
-    let pairs = x.iter().zip(y);
-    if op == Op::Add {
-        out.extend(pairs.map(|(x, y)| x + y));
-    } else if op == Op::Sub {
-        out.extend(pairs.map(|(x, y)| x - y));
-    } else if op == Op::Mul {
-        out.extend(pairs.map(|(x, y)| x * y));
-    } else if op == Op::Fma {
-        out.extend(pairs.zip(z).map(|((x, y), z)| x.mul_add(*y, *z)));
-    } else {
-        let eval = op.info().eval.float;
-        out.extend(pairs.map(|(&x, &y)| eval(&[f64::from(x), f64::from(y)]) as f32));
+        (Column::Bool(x), Column::Bool(y), _, Column::Bool(out)) => column_loops::truths(op, x, y, out),
+        (Column::F32(_) | Column::F64(_) | Column::Int(..) | Column::Bool(_), _, _, _) => false,
+    };
+    if !is_done {
+        (0..count).for_each(|lane| out.push(lane_of(op, args, lane, out.dtype())));
     }
 }
 
 fn select([condition, x, y]: [&Column; 3], count: usize, out: &mut Column) {
     let Column::Bool(condition) = condition else { unreachable!("a condition is a truth value") };
-    if let (Column::F32(x), Column::F32(y), Column::F32(out)) = (x, y, &mut *out) {
-        out.extend(condition.iter().zip(x.iter().zip(y)).map(|(c, (x, y))| if *c { *x } else { *y }));
+    let is_done = match (x, y, &mut *out) {
+        (Column::F32(x), Column::F32(y), Column::F32(out)) => {
+            column_loops::chosen_floats(condition, x, y, out)
+        }
+        (Column::Int(_, x), Column::Int(_, y), Column::Int(_, out)) => {
+            column_loops::chosen_integers(condition, x, y, out)
+        }
+        (Column::F32(_) | Column::F64(_) | Column::Int(..) | Column::Bool(_), _, _) => false,
+    };
+    if is_done {
         return;
     }
     (0..count).for_each(|lane| out.push(if condition[lane] { x.get(lane) } else { y.get(lane) }));

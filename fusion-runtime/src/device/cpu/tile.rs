@@ -83,6 +83,9 @@ impl<'m> Memory<'m> {
 
     fn load(&mut self, first: usize, stride: usize, count: usize, out: &mut Column) {
         match (self, out) {
+            (Memory::F32(slice), Column::F32(out)) if stride == 1 => {
+                out.extend_from_slice(slice.contiguous(first, count));
+            }
             (Memory::F32(slice), Column::F32(out)) => out.extend(slice.run(first, stride, count)),
             (Memory::F64(slice), Column::F64(out)) => out.extend(slice.run(first, stride, count)),
             (Memory::I32(slice), Column::Int(_, out)) => {
@@ -131,17 +134,22 @@ impl<'m, T: Word> Slice<'m, T> {
     }
 
     fn run(&mut self, first: usize, stride: usize, count: usize) -> impl Iterator<Item = T> {
-        let len = (count - 1) * stride + 1;
-        let run = match self {
+        self.contiguous(first, (count - 1) * stride + 1).iter().step_by(stride).copied()
+    }
+
+    fn contiguous(&mut self, first: usize, len: usize) -> &[T] {
+        match self {
             Slice::Read(all) => &all[first..][..len],
             Slice::Write(window) => window.run(first, len),
-        };
-        run.iter().step_by(stride).copied()
+        }
     }
 
     fn store(&mut self, first: usize, stride: usize, lanes: impl ExactSizeIterator<Item = T>) {
         let Slice::Write(window) = self else { unreachable!("what is stored to is written") };
         let run = window.run(first, (lanes.len() - 1) * stride + 1);
+        if stride == 1 {
+            return run.iter_mut().zip(lanes).for_each(|(to, x)| *to = x);
+        }
         run.iter_mut().step_by(stride).zip(lanes).for_each(|(to, x)| *to = x);
     }
 }
@@ -411,10 +419,7 @@ impl Interpreter<'_, '_> {
             Expr::Cast(arg) => out.extend_cast(column(arg)),
             Expr::Bitcast(arg) => out.extend_bitcast(column(arg)),
             Expr::Splat(arg) => out.extend(column(arg).get(0), tile.count),
-            Expr::Builtin(Builtin::LaneIndex) => {
-                let lanes = tile.first..tile.first + tile.count;
-                lanes.for_each(|lane| out.push(position(lane)));
-            }
+            Expr::Builtin(Builtin::LaneIndex) => out.extend_positions(tile.first, tile.count),
             Expr::Load(_) | Expr::LoadWhere(..) => unreachable!("memory is not read here"),
             Expr::LoadShared(id, index) => {
                 let first = self.index(*index) + tile.first;
