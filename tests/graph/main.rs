@@ -7,3 +7,4 @@ mod messages;
 mod nodes;
 mod proposals;
 mod random;
+mod review;

@@ -46,7 +46,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fusion_compiler::check::session::{Kind, Mistake, Mistakes, Returned, Session, ValueId};
-use fusion_compiler::ir::dtype::{Const, DType};
+use fusion_compiler::ir::dtype::{Const, DType, round, saturate};
 use fusion_compiler::ir::graph::{self as ir, Fusing, Math};
 use fusion_compiler::ir::plan::Target;
 
@@ -277,8 +277,8 @@ impl Graph {
     fn fill(&mut self, value: f64, dtype: DType, dims: &[String]) -> Result<Value> {
         let constant = match dtype {
             DType::Bool => Const::Bool(value != 0.0),
-            dtype if dtype.is_float() => Const::Float(value),
-            _ => Const::Int(value as i64),
+            dtype if dtype.is_float() => Const::Float(round(dtype, value)),
+            dtype => Const::Int(saturate(dtype, value)),
         };
         let text = Node::Fill(value, dtype, dims.to_vec()).text();
         match self.session.filled(constant, dtype, &dims.join(", ")) {

@@ -122,8 +122,9 @@ pub enum Node {
     Cast(DType),
     /// One operand, unchanged.
     Memory(MemOp),
-    /// A constant for each element of the dims, without an operand. An integer drops the fraction, and a `bool`
-    /// is true for all numbers but 0.
+    /// A constant for each element of the dims, without an operand. The constant is rounded to the
+    /// type as a cast rounds it: an integer drops the fraction and saturates. A `bool` is true for all numbers
+    /// but 0.
     Fill(f64, DType, Vec<String>),
     /// The product of two operands, summed along a dim that both have: a matrix product.
     Matmul(String),

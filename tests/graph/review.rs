@@ -1,0 +1,39 @@
+//! Inputs at the edges: numbers that a type does not hold, names that are none, and layers that read each other.
+
+use std::collections::HashMap;
+
+use fusion::DType;
+use fusion::graph::{
+    ComputeGraph, FusableOp, FusionAnalyzer, FusionEngine, Graph, GraphNode, Node, Operation, ReduceOp,
+    UnaryOp,
+};
+use fusion::prelude::*;
+
+use crate::devices::devices;
+
+/// A constant that its type does not hold is rounded as a cast rounds it.
+#[test]
+fn filled_numbers() -> Result<()> {
+    let cases = [
+        (300.0, DType::U8, 255.0),
+        (-200.0, DType::I8, -128.0),
+        (-1.0, DType::U32, 0.0),
+        (1e30, DType::I32, 2147483648.0),
+        (f64::NAN, DType::I16, 0.0),
+        (0.1, DType::F16, 0.099975586),
+        (1e6, DType::F16, f32::INFINITY),
+        (0.1, DType::BF16, 0.100097656),
+        (1e300, DType::F32, f32::INFINITY),
+    ];
+    for (value, dtype, want) in cases {
+        for (_, device) in devices() {
+            let mut g = Graph::new("filled");
+            let filled = g.node(&Node::Fill(value, dtype, vec!["N = 2".into()]), &[])?;
+            let wide = g.cast(filled, DType::F32)?;
+            g.output("y", wide)?;
+            let y: Tensor<f32> = g.fuse_for(&device)?.run(&[])?.take("y")?;
+            assert_eq!(y.to_vec()?, [want; 2], "{value} as {dtype} on {device}");
+        }
+    }
+    Ok(())
+}
