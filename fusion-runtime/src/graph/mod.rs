@@ -191,7 +191,7 @@ impl Graph {
     ///
     /// # Errors
     /// `Error::Graph` for the first mistake in the text, with its column, for an operand that the text does
-    /// not use, and for a value of another graph.
+    /// not use or that is given twice, and for a value of another graph.
     pub fn add<'n>(&mut self, text: &str, operands: impl AsRef<[(&'n str, Value)]>) -> Result<Value> {
         let values = self.insert(text, operands.as_ref(), Some(1))?;
         Ok(values[0])
@@ -214,6 +214,9 @@ impl Graph {
         for &(_, value) in operands {
             self.check_own(value)?;
         }
+            if operands[..i].iter().any(|(other, _)| *other == name) {
+                return Err(self.error(&self.next(text), format!("`{name}` is given twice")));
+            }
         let named: Vec<(&str, ValueId)> = operands.iter().map(|&(name, value)| (name, value.id)).collect();
         let listed = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let values = self.session.text(text, &named, count);
