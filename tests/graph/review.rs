@@ -37,3 +37,18 @@ fn filled_numbers() -> Result<()> {
     }
     Ok(())
 }
+
+/// A value between two others belongs to their kernel: without it, the kernel would wait for itself.
+#[test]
+fn values_between() -> Result<()> {
+    let mut g = Graph::new("g");
+    let (x, w) = (g.input::<f32>("x", ["N", "D"])?, g.input::<f32>("w", ["D", "H"])?);
+    let a = g.add("exp(x)", [("x", x)])?;
+    let b = g.add("sum(a * w, D)", [("a", a), ("w", w)])?;
+    let c = g.add("sum(b, N)", [("b", b)])?;
+    let d = g.add("sum(c * w, H)", [("c", c), ("w", w)])?;
+    let e = g.add("a * d", [("a", a), ("d", d)])?;
+    g.can_fuse(&[a, b, c, d, e]).expect_err("several kernels");
+    g.can_fuse(&[a, e]).expect_err("the same kernels");
+    g.can_fuse(&[e])
+}

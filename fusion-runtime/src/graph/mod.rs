@@ -41,6 +41,7 @@ mod fused;
 mod io;
 mod node;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -211,12 +212,12 @@ impl Graph {
 
     /// Adds a text, which has as many values as `count` says.
     fn insert(&mut self, text: &str, operands: &[(&str, Value)], count: Option<usize>) -> Result<Vec<Value>> {
-        for &(_, value) in operands {
+        for (i, &(name, value)) in operands.iter().enumerate() {
             self.check_own(value)?;
-        }
             if operands[..i].iter().any(|(other, _)| *other == name) {
                 return Err(self.error(&self.next(text), format!("`{name}` is given twice")));
             }
+        }
         let named: Vec<(&str, ValueId)> = operands.iter().map(|&(name, value)| (name, value.id)).collect();
         let listed = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let values = self.session.text(text, &named, count);
@@ -354,7 +355,8 @@ impl Graph {
     }
 
     /// Checks that the values are computed in one kernel on every target that can run them, from the values
-    /// that they are computed from.
+    /// that they are computed from. Values between them, which are computed from some and which others are
+    /// computed from, belong to the kernel.
     ///
     /// # Errors
     /// `Error::NotFused` with the reason that a report gives for the first kernel boundary, and the errors of
@@ -387,7 +389,9 @@ impl Graph {
     /// nothing, so a list of parameters has no graph.
     fn part_of(&self, values: &[Value]) -> Result<Option<ir::Graph>> {
         let listed = |id: ValueId| values.iter().any(|value| value.id == id);
-        let is_inside = |line: &Line| line.is_node && line.values.iter().any(|&id| listed(id));
+        let between = self.between(&listed);
+        let is_inside =
+            |line: &Line| line.is_node && line.values.iter().any(|&id| listed(id) || between.contains(&id));
         let (inside, outside): (Vec<&Line>, Vec<&Line>) = self.lines.iter().partition(|line| is_inside(line));
         let reads = |lines: &[&Line], id: ValueId| {
             lines.iter().any(|line| line.operands.iter().any(|(_, operand)| *operand == id))
@@ -404,6 +408,23 @@ impl Graph {
         }
         let graph = self.session.between(&inputs, &results);
         graph.map(Some).map_err(|(_, mistakes)| self.error("", first(mistakes)))
+    }
+
+    /// Returns the values that are computed from some of these values, and that others of them are computed from.
+    fn between(&self, listed: &dyn Fn(ValueId) -> bool) -> HashSet<ValueId> {
+        let nodes = || self.lines.iter().filter(|line| line.is_node);
+        let (mut after, mut before): (HashSet<ValueId>, HashSet<ValueId>) = Default::default();
+        for line in nodes() {
+            if line.operands.iter().any(|(_, id)| listed(*id) || after.contains(id)) {
+                after.extend(&line.values);
+            }
+        }
+        for line in nodes().rev() {
+            if line.values.iter().any(|id| listed(*id) || before.contains(id)) {
+                before.extend(line.operands.iter().map(|(_, id)| *id));
+            }
+        }
+        after.intersection(&before).copied().collect()
     }
 
     /// Compiles the graph for a device.
