@@ -38,6 +38,24 @@ fn filled_numbers() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn names_and_types() -> Result<()> {
+    let mut g = Graph::new("g");
+    for name in ["", "N, M", "N = 3", "N,", "N\n"] {
+        let error = g.dim(name).expect_err("no name of a dim").to_string();
+        assert!(error.contains("is no name of a dim"), "{error}");
+    }
+    g.dim("N")?;
+    let (a, b) = (g.input::<f32>("a", ["N"])?, g.input::<f32>("b", ["M"])?);
+    let error = g.add("x + 1.0", [("x", a), ("x", b)]).expect_err("a name for two values").to_string();
+    assert_eq!(error, "`g`, part 4, `x + 1.0`: `x` is given twice");
+    let error = g.input_of("i", DType::Index, "N").expect_err("no type of a tensor").to_string();
+    assert!(error.contains("there is no dtype `index`"), "{error}");
+    let fill = Node::Fill(1.0, DType::Index, vec!["N".into()]);
+    assert!(g.node(&fill, &[]).expect_err("no type of a tensor").to_string().contains("no dtype `index`"));
+    Ok(())
+}
+
 /// A value between two others belongs to their kernel: without it, the kernel would wait for itself.
 #[test]
 fn values_between() -> Result<()> {

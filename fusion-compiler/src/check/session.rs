@@ -115,6 +115,7 @@ impl Session {
         let text = if let Kind::Tensor(_, dims) = kind { dims } else { name };
         let made = on_thread(|| match kind {
             Kind::Tensor(dtype, text) => {
+                stored(dtype)?;
                 let (dims, sink) = parsed(text, parse::dim_list)?;
                 self.checked(text, sink, |b, env| {
                     let axes = tensor_dims(b, env, &dims)?;
@@ -127,7 +128,11 @@ impl Session {
                 add_param(b, (name, dtype, ParamKind::Scalar), AxisSet::EMPTY).map(|value| vec![value])
             }),
             Kind::Dim => {
-                let (_, sink) = parsed(text, parse::dim_list)?;
+                let (dims, sink) = parsed(text, parse::dim_list)?;
+                if !matches!(dims.as_slice(), [Dim { name: one, extent: None, .. }] if one.text == name) {
+                    let message = format!("`{name}` is no name of a dim: write one, like `N`");
+                    return Err(vec![Mistake { message, column: 1 }]);
+                }
                 self.checked(text, sink, |b, env| {
                     let axis = dims::axis(b, env, name, At(0), &[])?;
                     let Some(symbol) = b.graph.axis(axis).extent.as_sym() else {
@@ -199,6 +204,7 @@ impl Session {
     /// # Errors
     /// The mistakes in the dims.
     pub fn filled(&mut self, value: Const, dtype: DType, dims: &str) -> Result<ValueId, Mistakes> {
+        stored(dtype)?;
         let made = on_thread(|| {
             let (listed, sink) = parsed(dims, parse::dim_list)?;
             self.checked(dims, sink, |b, env| {
@@ -393,6 +399,17 @@ fn on_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
             Err(error) => panic!("the compiler needs threads: {error}"),
         }
     })
+}
+
+/// Checks that tensors can have elements of a dtype: kernels alone have positions.
+fn stored(dtype: DType) -> Result<(), Mistakes> {
+    match dtype {
+        DType::Index => {
+            let message = diag::unknown_dtype(dtype.name(), "").to_string();
+            Err(vec![Mistake { message, column: 1 }])
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Parses a text.
