@@ -70,3 +70,17 @@ fn values_between() -> Result<()> {
     g.can_fuse(&[a, e]).expect_err("the same kernels");
     g.can_fuse(&[e])
 }
+
+fn layer(id: usize, op: Operation, inputs: &[usize]) -> GraphNode {
+    GraphNode { id, op, inputs: inputs.to_vec(), outputs: Vec::new() }
+}
+
+/// Layers that read each other in a circle, or have one number, are joined to none, and the engine ends.
+#[test]
+fn circles_end() {
+    let engine = FusionEngine::new();
+    let optimized = |nodes: Vec<GraphNode>| engine.optimize(ComputeGraph { nodes, edges: Vec::new() });
+    assert_eq!(optimized(vec![layer(0, Operation::ReLU, &[0])]).nodes.len(), 1);
+    optimized(vec![layer(0, Operation::ReLU, &[1]), layer(1, Operation::GELU, &[0])]);
+    optimized(vec![layer(0, Operation::ReLU, &[]), layer(0, Operation::GELU, &[0])]);
+}

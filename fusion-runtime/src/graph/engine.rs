@@ -208,6 +208,8 @@ impl FusionEngine {
             layers.push(node.clone());
             let mut consumers = graph.nodes.iter().filter(|other| other.inputs.contains(&node.id));
             next = consumers.next().filter(|_| consumers.next().is_none());
+            // A number that comes twice, or a layer that waits for itself, makes a circle.
+            next = next.filter(|next| layers.iter().all(|layer| layer.id != next.id));
         }
         let is_whole = layers.len() >= pattern.len();
         (is_whole && one_kernel(&layers).is_ok()).then_some(layers)
