@@ -84,3 +84,40 @@ fn circles_end() {
     optimized(vec![layer(0, Operation::ReLU, &[1]), layer(1, Operation::GELU, &[0])]);
     optimized(vec![layer(0, Operation::ReLU, &[]), layer(0, Operation::GELU, &[0])]);
 }
+
+/// A layer reads another one twice, or one that is made from its other operand.
+#[test]
+fn layers_that_share() -> Result<()> {
+    let product = Operation::MatMul { m: 2, n: 2, k: 2 };
+    let first = || layer(0, product.clone(), &[]);
+    let cases = [
+        (vec![first(), layer(1, product.clone(), &[0, 0])], [7.0, 10.0, 15.0, 22.0]),
+        (
+            vec![first(), layer(1, Operation::ReLU, &[0]), layer(2, product.clone(), &[0, 1])],
+            [7.0, 10.0, 15.0, 22.0],
+        ),
+        (
+            vec![first(), layer(1, product.clone(), &[0, 0]), layer(2, Operation::Add, &[0, 1])],
+            [8.0, 12.0, 18.0, 26.0],
+        ),
+        (
+            vec![first(), layer(1, product.clone(), &[0, 0]), layer(2, Operation::Mul, &[1, 0])],
+            [7.0, 20.0, 45.0, 88.0],
+        ),
+    ];
+    for (nodes, want) in cases {
+        let output = nodes.len() - 1;
+        let graph = ComputeGraph { nodes, edges: Vec::new() };
+        for (_, device) in devices() {
+            let x = Tensor::from_slice(&device, &[1.0f32, 2.0, 3.0, 4.0], [2, 2])?;
+            let one = Tensor::from_slice(&device, &[1.0f32, 0.0, 0.0, 1.0], [2, 2])?;
+            for engine in [FusionEngine::new(), FusionEngine::new().enabled(false)] {
+                let fused = engine.compile(&graph, &device)?;
+                let mut results = fused.run(&[("0.input", &x), ("0.weight", &one)])?;
+                let y: Tensor<f32> = results.take(&output.to_string())?;
+                assert_eq!(y.to_vec()?, want, "{graph:?} on {device}");
+            }
+        }
+    }
+    Ok(())
+}

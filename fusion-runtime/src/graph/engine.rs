@@ -409,8 +409,14 @@ impl Lowering {
             self.operand(layer, (0, "input"), &[format!("{} = {m}", own[0]), format!("{} = {k}", own[2])])?;
         let (a, mut dims) = Lowering::of_rank(layer, a, 2)?;
         let inner = dims.pop().unwrap_or_default();
+        let is_layer = layer.inputs.get(1).is_some_and(|id| self.values.contains_key(id));
         let b = self.operand(layer, (1, "weight"), &[inner.clone(), format!("{} = {n}", own[1])])?;
         let (b, columns) = Lowering::of_rank(layer, b, 2)?;
+        // A layer may be made with the dims of the other operand, such as the same layer.
+        let (a, inner) = match is_layer {
+            true => (self.renamed(a, &[inner], &own[2..])?, own[2].clone()),
+            false => (a, inner),
+        };
         let b = self.renamed(b, &columns, &[inner.clone(), own[1].clone()])?;
         let y = self.graph.node(&Node::Matmul(inner), &[a, b])?;
         Ok((y, vec![dims[0].clone(), own[1].clone()]))
@@ -423,12 +429,31 @@ impl Lowering {
         })
     }
 
+    /// Returns two values along the same dims: those of the first, or new ones if the second is made with them.
+    fn aligned(
+        &mut self,
+        layer: &GraphNode,
+        (a, dims): Shaped,
+        (b, other): Shaped,
+    ) -> Result<(Value, Value, Vec<String>)> {
+        if let Ok(b) = self.renamed(b, &other, &dims) {
+            return Ok((a, b, dims));
+        }
+        let pairs = dims.iter().zip(&other).enumerate();
+        let new = pairs.map(|(i, (dim, other))| match dim == other {
+            true => dim.clone(),
+            false => format!("E{}N{i}", layer.id),
+        });
+        let new: Vec<String> = new.collect();
+        Ok((self.renamed(a, &dims, &new)?, self.renamed(b, &other, &new)?, new))
+    }
+
     fn element_wise(&mut self, layer: &GraphNode, symbol: &str, role: &str) -> Result<Shaped> {
         let (a, dims) = self.operand(layer, (0, "input"), &Lowering::own(layer, &["N", "D"]))?;
         let last = dims.last().cloned().into_iter().collect::<Vec<_>>();
         let (b, other) = self.operand(layer, (1, role), &last)?;
         let is_layer = other.len() == dims.len();
-        let b = if is_layer { self.renamed(b, &other, &dims)? } else { b };
+        let (a, b, dims) = if is_layer { self.aligned(layer, (a, dims), (b, other))? } else { (a, b, dims) };
         Ok((self.graph.add(&format!("a {symbol} b"), [("a", a), ("b", b)])?, dims))
     }
 
