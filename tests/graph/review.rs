@@ -121,3 +121,13 @@ fn layers_that_share() -> Result<()> {
     }
     Ok(())
 }
+
+/// The number of bytes of a shape that no memory holds is the largest number.
+#[test]
+fn huge_shapes() {
+    let mut analyzer = FusionAnalyzer::new();
+    for input in [9, 0, 1] {
+        analyzer.add_node(FusableOp::Unary(UnaryOp::Relu), vec![usize::MAX, 4], vec![input]);
+    }
+    assert_eq!(analyzer.fuse().total_memory_saved, usize::MAX);
+}

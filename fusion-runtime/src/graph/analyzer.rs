@@ -81,7 +81,7 @@ impl FusionNode {
     }
 
     fn elements(&self) -> usize {
-        self.shape.iter().product()
+        self.shape.iter().fold(1, |elements: usize, &extent| elements.saturating_mul(extent))
     }
 
     /// Returns the operation, for inputs with one element or more.
@@ -133,7 +133,9 @@ impl FusionAnalyzer {
         let kernels = order.iter().enumerate().map(|(id, &of)| self.kernel(id, of, &kernel));
         let fused_kernels: Vec<FusedKernel> = kernels.collect();
         FusionResult {
-            total_memory_saved: fused_kernels.iter().map(|kernel| kernel.memory_saved).sum(),
+            total_memory_saved: fused_kernels
+                .iter()
+                .fold(0, |bytes: usize, kernel| bytes.saturating_add(kernel.memory_saved)),
             original_kernel_count: self.nodes.len(),
             fused_kernels,
         }
@@ -178,7 +180,9 @@ impl FusionAnalyzer {
         };
         let external_outputs: Vec<usize> = nodes.iter().filter(is_needed).map(|node| node.id).collect();
         let inner = nodes.iter().filter(|node| !external_outputs.contains(&node.id));
-        let memory_saved = inner.map(|node| node.elements() * size_of::<f32>()).sum();
+        let memory_saved = inner.fold(0, |bytes: usize, node| {
+            bytes.saturating_add(node.elements().saturating_mul(size_of::<f32>()))
+        });
         FusedKernel { id, external_inputs, external_outputs, memory_saved, nodes }
     }
 
