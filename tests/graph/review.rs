@@ -122,6 +122,28 @@ fn layers_that_share() -> Result<()> {
     Ok(())
 }
 
+/// Every reduction takes a single element, whose variance is NaN as it is over one row.
+#[test]
+fn reductions_of_one() -> Result<()> {
+    use ReduceOp::{Argmax, Argmin, Logsumexp, Norm, Std, Sum, Var};
+    for (op, want) in [
+        (Sum, -3.0),
+        (Norm, 3.0),
+        (Logsumexp, -3.0),
+        (Var, f32::NAN),
+        (Std, f32::NAN),
+        (Argmax, 0.0),
+        (Argmin, 0.0),
+    ] {
+        let mut analyzer = FusionAnalyzer::new();
+        analyzer.add_node(FusableOp::Reduce(op), vec![], vec![9]);
+        let kernel = &analyzer.fuse().fused_kernels[0];
+        let got = kernel.execute(&HashMap::from([(9, vec![-3.0])]))?[&0][0];
+        assert!(got == want || got.is_nan() && want.is_nan(), "{op:?}: {got}, not {want}");
+    }
+    Ok(())
+}
+
 /// The number of bytes of a shape that no memory holds is the largest number.
 #[test]
 fn huge_shapes() {

@@ -247,8 +247,26 @@ fn build(
             place: format!(", node {}, {:?}", node.id, node.op),
             message,
         })?;
-        let read: Vec<Value> = operands.iter().map(|operand| operand.value).collect();
+        let mut read: Vec<Value> = operands.iter().map(|operand| operand.value).collect();
         let is_single = operands.iter().all(|operand| operand.elements == Some(1));
+        if let (
+            FusableOp::Reduce(
+                ReduceOp::Var
+                | ReduceOp::Std
+                | ReduceOp::Norm
+                | ReduceOp::Logsumexp
+                | ReduceOp::Argmax
+                | ReduceOp::Argmin,
+            ),
+            true,
+            [single],
+        ) = (node.op, is_single, read.as_mut_slice())
+        {
+            // A single element has no dims, and these take one.
+            let dtype = graph.session.dtype(single.id);
+            let one = graph.node(&Node::Fill(1.0, dtype, vec![String::from("One = 1")]), &[])?;
+            *single = graph.binary(BinaryOp::Mul, *single, one)?;
+        }
         let value = graph.node(&node.node(is_single), &read)?;
         let (elements, shape) = (Some(node.elements()), Some(node.shape.clone()));
         values.insert(node.id, Operand { value, elements, shape });
