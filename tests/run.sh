@@ -277,7 +277,7 @@ dump_kernels() {
     # One `fuse!` has one folder.
     (cd "$dump"/quickstart/* && wc -c ./* && test -s gate.graph && test -s fuse_gate_0.rs &&
         grep -q '^Fusion: 3 → 1 kernels' gate.txt && grep -q '^digraph' gate.dot && grep -q '</svg>' gate.svg &&
-        grep -q '@compute' fuse_gate_0*.wgsl && test -s fuse_gate_0.ptx)
+        grep -q '@compute' fuse_gate_0*.wgsl && test -s fuse_gate_0_v4.ptx)
 }
 
 main "$@"
