@@ -235,3 +235,68 @@ fn lane_of(op: Op, args: [&Column; 3], lane: usize, dtype: DType) -> Scalar {
 fn bits(dtype: DType) -> u32 {
     if dtype == DType::Bool { 1 } else { dtype.bits() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns operands at the edges of `f32`, one for each pair or triple.
+    fn floats() -> [Column; 3] {
+        let edges =
+            [0.0, -0.0, 1.0, -1.5, 2.5, 3.7e9, -3.7e9, f32::MAX, f32::MIN_POSITIVE, 1e-40, f32::INFINITY];
+        let edges: Vec<f32> = edges.into_iter().chain([f32::NEG_INFINITY, f32::NAN]).collect();
+        let lanes = || (0..edges.len().pow(2)).map(|i| (i % edges.len(), i / edges.len()));
+        let column = |pick: &dyn Fn((usize, usize)) -> usize| {
+            Column::F32(lanes().map(|pair| edges[pick(pair)]).collect())
+        };
+        [column(&|(i, _)| i), column(&|(_, j)| j), column(&|(i, j)| (i + 2 * j) % edges.len())]
+    }
+
+    fn integers(dtype: DType) -> [Column; 3] {
+        let (low, high) = dtype.range();
+        let edges = [low, low + 1, 0, 1, 2, 31, 100, high - 1, high];
+        let lanes = || (0..edges.len().pow(2)).map(|i| (i % edges.len(), i / edges.len()));
+        let column = |pick: &dyn Fn((usize, usize)) -> usize| {
+            Column::Int(dtype, lanes().map(|pair| edges[pick(pair)]).collect())
+        };
+        [column(&|(i, _)| i), column(&|(_, j)| j), column(&|(i, j)| (i + j) % edges.len())]
+    }
+
+    fn truths() -> [Column; 3] {
+        let column = |bit: usize| Column::Bool((0..8).map(|i| i >> bit & 1 == 1).collect());
+        [column(0), column(1), column(2)]
+    }
+
+    /// Every loop gives the bits of the op table's reference, lane by lane.
+    #[test]
+    fn loops_follow_the_table() {
+        let operands = [floats(), integers(DType::I32), integers(DType::U32), integers(DType::I8), truths()];
+        let mut compared = 0;
+        for (op, args) in Op::ALL.iter().flat_map(|&op| operands.iter().map(move |args| (op, args))) {
+            let (info, dtype) = (op.info(), args[0].dtype());
+            if op == Op::Select || info.arity == 0 || !info.typing.accepts(dtype) {
+                continue;
+            }
+            let result = info.typing.result(&[dtype; 3]);
+            if result == DType::F64 {
+                continue;
+            }
+            let args: [&Column; 3] = std::array::from_fn(|i| &args[i.min(info.arity - 1)]);
+            let mut out = Column::new(result);
+            apply(op, args, args[0].len(), &mut out);
+            for lane in 0..args[0].len() {
+                let (got, want) = (out.get(lane), lane_of(op, args, lane, result));
+                let same = match (got, want) {
+                    (Scalar::F32(got), Scalar::F32(want)) => {
+                        got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan()
+                    }
+                    (got, want) => format!("{got:?}") == format!("{want:?}"),
+                };
+                // The reference of `fma` rounds twice.
+                assert!(same || op == Op::Fma, "{op:?} of {dtype}, lane {lane}: {got:?}, not {want:?}");
+                compared += 1;
+            }
+        }
+        assert!(compared > 5000, "{compared}");
+    }
+}

@@ -51,6 +51,21 @@ macro_rules! map {
     }};
 }
 
+/// Appends the results of a comparison of two lanes.
+macro_rules! compare {
+    ($op:ident, $out:ident, $x:ident, $y:ident) => {
+        match $op {
+            Op::Lt => map!($out, |$x, $y| $x < $y),
+            Op::Le => map!($out, |$x, $y| $x <= $y),
+            Op::Gt => map!($out, |$x, $y| $x > $y),
+            Op::Ge => map!($out, |$x, $y| $x >= $y),
+            Op::Eq => map!($out, |$x, $y| $x == $y),
+            Op::Ne => map!($out, |$x, $y| $x != $y),
+            _ => false,
+        }
+    };
+}
+
 dispatched! {
     /// Appends the results of an operation on `f32`s.
     ///
@@ -83,15 +98,7 @@ dispatched! {
 dispatched! {
     /// Appends the results of a comparison of `f32`s.
     comparisons(op: Op, x: &[f32], y: &[f32], out: &mut Vec<bool>) {
-        match op {
-            Op::Lt => map!(out, |x, y| x < y),
-            Op::Le => map!(out, |x, y| x <= y),
-            Op::Gt => map!(out, |x, y| x > y),
-            Op::Ge => map!(out, |x, y| x >= y),
-            Op::Eq => map!(out, |x, y| x == y),
-            Op::Ne => map!(out, |x, y| x != y),
-            _ => false,
-        }
+        compare!(op, out, x, y)
     }
 }
 
@@ -157,15 +164,7 @@ dispatched! {
 dispatched! {
     /// Appends the results of a comparison of integers.
     integer_comparisons(op: Op, x: &[i64], y: &[i64], out: &mut Vec<bool>) {
-        match op {
-            Op::Lt => map!(out, |x, y| x < y),
-            Op::Le => map!(out, |x, y| x <= y),
-            Op::Gt => map!(out, |x, y| x > y),
-            Op::Ge => map!(out, |x, y| x >= y),
-            Op::Eq => map!(out, |x, y| x == y),
-            Op::Ne => map!(out, |x, y| x != y),
-            _ => false,
-        }
+        compare!(op, out, x, y)
     }
 }
 
