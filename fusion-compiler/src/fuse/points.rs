@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::rules::is_cheap;
+use super::rules::{elements, is_bound_by_memory, is_cheap};
 use super::{Group, Load, storable};
 use crate::ir::graph::{AxisId, AxisSet, Graph, NodeId, NodeKind};
 use crate::ir::point::{Coordinate, Coordinates, Gathered, Moves, Point, is_moved, point};
@@ -95,11 +95,14 @@ fn points(graph: &Graph, group: &Group) -> Result<(Points, Moves), NodeId> {
     }
     let storable = storable(graph);
     let read = |id: NodeId| group.load_of(graph, id).is_some();
+    let cols = group.cols.iter().copied().filter(|_| !is_bound_by_memory(graph, group));
+    let again = group.unrolled.union(cols.collect());
     // The reverse order visits the users of a value before the value.
     for &id in group.nodes.iter().rev().filter(|&&id| !read(id)) {
         let all: Vec<Coordinates> = points.get(&id).into_iter().flatten().cloned().collect();
         let combined = !graph.looped_axes(id).is_empty() && all.iter().any(|at| is_moved(at));
-        if combined || all.len() > 1 && storable(&id) && !is_cheap(graph, (id, all.len()), read) {
+        let times = all.iter().map(|at| times(graph, &moves, (id, at), again)).fold(0, usize::saturating_add);
+        if combined || times > 1 && storable(&id) && !is_cheap(graph, (id, times), read) {
             return Err(id);
         }
         for at in all {
@@ -109,6 +112,17 @@ fn points(graph: &Graph, group: &Group) -> Result<(Points, Moves), NodeId> {
         }
     }
     Ok((points, moves))
+}
+
+/// Returns how often a group computes each element of a node for one point, on average, if it computes the
+/// point anew along the axes `again`. Example: in a sum over `R` of elements at `index(P) + index(R)`, an
+/// element is computed once for each coordinate along `R`. Other axes count as a substitute for the node's
+/// own.
+fn times(graph: &Graph, moves: &Moves, (id, at): (NodeId, &Coordinates), again: AxisSet) -> usize {
+    let (own, axes) = (graph.node(id).axes, moves.axes(graph, &(id, at.clone())));
+    let (added, replaced) = (axes.minus(own), own.minus(axes));
+    let times = elements(graph, added.intersection(again).iter());
+    if added.minus(again).is_empty() { times.div_ceil(elements(graph, replaced.iter())) } else { times }
 }
 
 /// Returns the points of a node's operands. All coordinates along an axis that a thread unrolls are one

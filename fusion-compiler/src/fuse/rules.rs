@@ -2,13 +2,11 @@
 //!
 //! Invariant: a rule asks only for values that are not stored yet, so the search ends.
 
-use std::collections::BTreeSet;
-
-use rustc_hash::FxHashSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Group, Load, Reason, Store, is_op, is_transcendental, load_order, of_tensors, points, storable};
 use crate::ir::graph::{AxisId, AxisSet, Graph, NodeId, NodeKind, ParamId};
-use crate::ir::point::{Moves, point};
+use crate::ir::point::{Moves, Point, point};
 use crate::target::TargetFacts;
 
 /// Most loads of a value that several groups may compute.
@@ -45,18 +43,10 @@ fn shared(graph: &Graph, groups: &[Group]) -> Option<NodeId> {
 }
 
 /// Returns the last value that is not cheap and that a group recomputes for rows that share it. Example:
-/// `sum(exp(x) * w, K)` with `x: [N, K]` and `w: [M, K]` would compute each `exp` `M` times. The rule does
-/// not apply if a tensor has an element for each point of the space: its memory traffic takes as long.
+/// `sum(exp(x) * w, K)` with `x: [N, K]` and `w: [M, K]` would compute each `exp` `M` times.
 fn repeated(graph: &Graph, group: &Group) -> Option<(NodeId, Reason)> {
-    let by_itself = |axes: AxisSet| axes.iter().filter(|axis| !group.unrolled.contains(*axis)).collect();
-    let of = |axes: &[AxisId]| -> AxisSet { by_itself(axes.iter().copied().collect()) };
-    let (rows, cols) = (of(&group.order), of(&group.cols));
-    let has_all = |axes: AxisSet| rows.union(cols).iter().all(|axis| axes.contains(axis));
-    let reads = |load: &Load| group.moved.get(load).copied().unwrap_or_else(|| of(&load_order(graph, *load)));
-    if cols.is_empty()
-        || group.loads.iter().any(|load| has_all(reads(load)))
-        || group.stores.iter().any(|store| has_all(of(&store.order)))
-    {
+    let (rows, cols) = rows_and_cols(group);
+    if cols.is_empty() || is_bound_by_memory(graph, group) {
         return None;
     }
     let storable = storable(graph);
@@ -73,30 +63,66 @@ fn repeated(graph: &Graph, group: &Group) -> Option<(NodeId, Reason)> {
     Some((found, Reason::Repeated(lacks(found))))
 }
 
-/// Returns true if a value costs little to compute `times` times, given the stored values. A reduction among
-/// its operands counts as a load: the rule checks it by itself, and may store it too.
+/// Returns the axes of a group's rows and those along its rows, without the unrolled ones.
+fn rows_and_cols(group: &Group) -> (AxisSet, AxisSet) {
+    let of = |axes: &[AxisId]| axes.iter().copied().filter(|axis| !group.unrolled.contains(*axis)).collect();
+    (of(&group.order), of(&group.cols))
+}
+
+/// Returns true if a tensor has an element for each point of a group's space. To compute a value for each
+/// point takes no longer than the memory traffic of that tensor.
+pub(super) fn is_bound_by_memory(graph: &Graph, group: &Group) -> bool {
+    let (rows, cols) = rows_and_cols(group);
+    let has_all = |axes: AxisSet| rows.union(cols).iter().all(|axis| axes.contains(axis));
+    let of = |axes: &[AxisId]| axes.iter().copied().collect();
+    let reads = |load: &Load| group.moved.get(load).copied().unwrap_or_else(|| of(&load_order(graph, *load)));
+    group.loads.iter().any(|load| has_all(reads(load)))
+        || group.stores.iter().any(|store| has_all(of(&store.order)))
+}
+
+/// Returns the number of elements along these axes, at most [`TIMES_MANY`] along an axis without a known
+/// extent.
+pub(super) fn elements(graph: &Graph, axes: impl IntoIterator<Item = AxisId>) -> usize {
+    let extent = |axis| graph.axis(axis).extent.as_const().map_or(TIMES_MANY, |extent| extent as usize);
+    axes.into_iter().map(extent).fold(1, usize::saturating_mul)
+}
+
+/// Returns true if a value costs little to compute `times` times, given the stored values. A looped reduction
+/// among its operands counts as a load: the rule checks it by itself, and may store it too. An operand of an
+/// unrolled reduction counts once for each element that is reduced.
 pub(super) fn is_cheap(graph: &Graph, (id, times): (NodeId, usize), stored: impl Fn(NodeId) -> bool) -> bool {
     let combined = |id: NodeId| !graph.looped_axes(id).is_empty();
     if combined(id) && !stored(id) {
         return false;
     }
-    let (mut moves, mut seen) = (Moves::default(), FxHashSet::default());
-    let (mut loads, mut ops, mut transcendental, mut open) = (0, 0, 0, vec![point(graph, id, &[])]);
-    while let Some(point) = open.pop() {
-        if !seen.insert(point.clone()) {
-            continue;
-        }
-        let node = graph.node(point.0);
+    let (mut moves, own) = (Moves::default(), graph.node(id).axes);
+    // Points to visit, each with the unrolled axes along which it is computed. An operand has a lower number
+    // than its users, so a point is visited after all its users.
+    let mut open: BTreeMap<Point, Vec<AxisId>> = BTreeMap::from([(point(graph, id, &[]), Vec::new())]);
+    let (mut loads, mut ops, mut transcendental) = (0_usize, 0_usize, 0_usize);
+    while let Some((point, unrolled)) = open.pop_last() {
+        let (node, count) = (graph.node(point.0), elements(graph, unrolled.iter().copied()));
         if stored(point.0) || combined(point.0) || matches!(node.kind, NodeKind::Input(_)) {
-            loads += 1;
+            loads = loads.saturating_add(count);
         } else {
-            ops += usize::from(is_op(graph, node));
             let costs = matches!(node.kind, NodeKind::Apply(op) if is_transcendental(op));
             // A value with fewer axes is computed less often.
-            transcendental += usize::from(costs && node.axes == graph.node(id).axes);
-            open.extend(points::operands(graph, &mut moves, &point));
+            let is_of_all = own.minus(moves.axes(graph, &point)).is_empty();
+            ops = ops.saturating_add(if is_op(graph, node) { count } else { 0 });
+            transcendental = transcendental.saturating_add(if costs && is_of_all { count } else { 0 });
+            let within = unrolled.into_iter().chain(graph.unrolled_axes(point.0).iter());
+            let within: Vec<AxisId> = within.collect();
+            for operand in points::operands(graph, &mut moves, &point) {
+                let varies = moves.axes(graph, &operand);
+                let along: Vec<AxisId> =
+                    within.iter().copied().filter(|axis| varies.contains(*axis)).collect();
+                let known = open.entry(operand).or_default();
+                if elements(graph, along.iter().copied()) > elements(graph, known.iter().copied()) {
+                    *known = along;
+                }
+            }
         }
-        let again = transcendental * (times - 1);
+        let again = transcendental.saturating_mul(times - 1);
         if loads > CHEAP_LOADS || ops > CHEAP_OPS || again > TRANSCENDENTAL_AGAIN {
             return false;
         }

@@ -478,12 +478,11 @@ impl Graph {
         elements.flatten().is_none_or(|elements| elements > UNROLLED_MAX)
     }
 
-    /// Returns the axes that a node reduces in a loop; none for other nodes.
-    pub fn looped_axes(&self, id: NodeId) -> AxisSet {
+    /// Returns the axes that a node reduces; none for other nodes.
+    pub fn reduced_axes(&self, id: NodeId) -> AxisSet {
         match self.node(id).kind {
-            NodeKind::Reduce(_, axes) if self.is_looped(axes) => axes,
-            NodeKind::Reduce(..)
-            | NodeKind::Input(_)
+            NodeKind::Reduce(_, axes) => axes,
+            NodeKind::Input(_)
             | NodeKind::Scalar(_)
             | NodeKind::Literal(_)
             | NodeKind::Coord(_)
@@ -494,22 +493,23 @@ impl Graph {
         }
     }
 
+    /// Returns the axes that a node reduces in a loop; none for other nodes.
+    pub fn looped_axes(&self, id: NodeId) -> AxisSet {
+        let axes = self.reduced_axes(id);
+        if self.is_looped(axes) { axes } else { AxisSet::EMPTY }
+    }
+
+    /// Returns the axes that a node reduces in unrolled code; none for other nodes.
+    pub fn unrolled_axes(&self, id: NodeId) -> AxisSet {
+        self.reduced_axes(id).minus(self.looped_axes(id))
+    }
+
     /// Returns the fixed axes that unrolled code of one thread covers for a node.
     ///
     /// The result is the axes of an unrolled reduction, or the axis of a static index.
     pub fn written_out(&self, id: NodeId) -> AxisSet {
-        match self.node(id).kind {
-            NodeKind::Reduce(_, axes) if !self.is_looped(axes) => axes,
-            NodeKind::Gather(_) => self.static_index(id).map(|(axis, _)| axis).into_iter().collect(),
-            NodeKind::Reduce(..)
-            | NodeKind::Input(_)
-            | NodeKind::Scalar(_)
-            | NodeKind::Literal(_)
-            | NodeKind::Coord(_)
-            | NodeKind::Extent(_)
-            | NodeKind::Apply(_)
-            | NodeKind::Cast => AxisSet::EMPTY,
-        }
+        let indexed: AxisSet = self.static_index(id).map(|(axis, _)| axis).into_iter().collect();
+        self.unrolled_axes(id).union(indexed)
     }
 
     /// Returns the axis and the place of a static index.

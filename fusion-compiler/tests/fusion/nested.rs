@@ -86,6 +86,51 @@ fn nests_grow_no_faster_than_their_source() {
     }
 }
 
+/// Stages that combine a window of fixed extent, with the largest number of kernels per stage.
+const WINDOWS: [(&str, f64); 5] = [
+    ("fn stage(x, w, D: dim, R: dim) { sum(w * near(x, D, R), R) }", 1.0),
+    ("fn stage(x, w, D: dim, R: dim) { max(w + near(x, D, R), R) }", 1.0),
+    ("fn stage(x, w, D: dim, R: dim) { mean(exp(w - near(x, D, R)), R) - x }", 1.0),
+    ("fn stage(x, w, D: dim, R: dim) { relu(sum(w * near(relu(x + 1.0), D, R), R)) }", 1.0),
+    ("fn stage(x, w, D: dim, R: dim) { at(w * near(x, D, R), R, 0) + at(near(x, D, R), R, 2) }", 0.5),
+];
+
+/// A window is computed again for each element that needs it only if all its elements together are cheap.
+#[test]
+fn nests_of_windows_grow_no_faster_than_their_source() {
+    const COUNTS: [usize; 3] = [6, 12, 24];
+    const NEAR: &str = "fn near(x, D: dim, R: dim) {
+        take(rename(x, D -> E), E, clamp(index(D) + index(R) - 1, 0, D - 1))
+    }";
+    for (stage, kernels_max) in WINDOWS {
+        for (dims, extents) in [("H, W", "H, W"), ("H, W", "H = 56, W = 48")] {
+            let source = |count: usize| {
+                let names: Vec<&str> = dims.split(", ").collect();
+                let value =
+                    (0..count).fold(String::from("x"), |x, i| format!("stage({x}, w, {}, R)", names[i % 2]));
+                format!(
+                    "{NEAR} {stage} pub fn f(x: f32[{extents}], w: f32[R = 3]) -> f32[H, W] {{ {value} }}"
+                )
+            };
+            for target in Target::ALL {
+                let plans = COUNTS.map(|count| plan(&source(count), target));
+                for (plan, count) in plans.iter().zip(COUNTS) {
+                    let (kernels, most) = (plan.programs[0].steps.len(), kernels_max * count as f64);
+                    assert!(
+                        kernels as f64 <= most,
+                        "{target:?}: {kernels} kernels of {count} stages `{stage}`"
+                    );
+                }
+                let [few, some, many] = plans
+                    .each_ref()
+                    .map(|plan| launches(plan).map(|launch| text(launch).len()).sum::<usize>());
+                let is_linear = many - some <= (some - few) * 2 + (some - few) / 4;
+                assert!(is_linear, "{target:?}: {few}, {some}, {many} bytes of {COUNTS:?} stages `{stage}`");
+            }
+        }
+    }
+}
+
 /// Stages whose results have other extents than what they are computed from: operation, dim before, dim after.
 const GROWING: [fn(&str, &str, &str) -> String; 3] = [
     |x, from, to| format!("concat(({x}, {from}), ({x}, {from}) -> {to})"),
