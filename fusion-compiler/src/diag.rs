@@ -310,6 +310,7 @@ catalogue! {
     missing_argument(function, name) = "this call of `{function}` lacks the argument `{name}`";
     wants_value(function, name) = "the parameter `{name}` of `{function}` is a value, not a dim";
     no_form(name, forms) = "`{name}` takes other arguments: it is called as {forms}";
+    no_form_exchanged(name, forms, call) = "`{name}` takes other arguments, {forms}: did you mean `{call}`?";
     no_form_otherwise(name, forms, how) = "`{name}` takes other arguments, {forms}: {how}";
     wants_dim(function, name, like) = "the parameter `{name}` of `{function}` is a dim: pass the name of a dim, like `{like}`";
     tensor_first(function, dim) = "the dim comes after the value: write `{function}(x, {dim})`";
@@ -406,7 +407,7 @@ catalogue! {
     result_dtype(wants, is) = "the result is declared {wants}, this is {is}: write `… as {wants}`, or declare {is}";
     result_bool(wants) = "the result is declared {wants}, this is bool: write `(…) as {wants}`";
     result_not_bool(is) = "the result is bool, this is {is}: compare it, like `x != 0`";
-    result_extra_dim(dim, declared, fix) = "this value has the dim `{dim}`, which the result {declared} lacks: declare `{fix}`, or reduce over `{dim}`";
+    result_extra_dim(dim, declared, fix) = "this value has the dim `{dim}`, which the result {declared} lacks: declare `{fix}`, or reduce over `{dim}`, as in `mean(x, {dim})`";
     result_dim_unknown(dim) = "the extent of `{dim}` is not known: no parameter has it (`{dim}: dim` takes it from the caller)";
     dim_conflict(dim, first, second) = "the dim `{dim}` has extent {first} and extent {second}: a dim has one extent in a function";
     too_many_elements() = "no tensor has as many elements as these extents come to";

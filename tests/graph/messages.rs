@@ -75,7 +75,8 @@ fn of_outputs() -> Result<()> {
     refused(g.fuse_for(&Device::cpu()), "`g`: the graph has no output: add one with `output`");
     refused(
         g.output_as("y", x, ["N"]),
-        "`g`, output `y`: this value has the dim `D`, which the result [N] lacks: declare `[N, D]`, or reduce over `D`",
+        "`g`, output `y`: this value has the dim `D`, which the result [N] lacks: declare `[N, D]`, or reduce over `D`, \
+         as in `mean(x, D)`",
     );
     refused(g.output_as("y", x, ["N", "D", "Q"]), "`g`, output `y`: column 7: there is no dim `Q` here");
     g.output("y", x)?;

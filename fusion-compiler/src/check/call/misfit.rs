@@ -73,12 +73,39 @@ pub(super) fn misformed(
         _ => false,
     };
     let more = hints::more(name).filter(|_| args.iter().skip(1).any(is_tensor));
+    let exchanged = exchanged(b, env, (name, forms), args);
     let forms = forms_text(name, forms);
-    let message = match more {
-        Some(how) => diag::no_form_otherwise(name, forms, how),
-        None => diag::no_form(name, forms),
+    let message = match (more, exchanged) {
+        (Some(how), _) => diag::no_form_otherwise(name, forms, how),
+        (None, Some(call)) => diag::no_form_exchanged(name, forms, call),
+        (None, None) => diag::no_form(name, forms),
     };
     b.error(at, message)
+}
+
+/// Returns the call with two arguments exchanged, if a form takes them so.
+fn exchanged(
+    b: &Builder<'_>,
+    env: &Env,
+    (name, forms): (&str, &[&Function]),
+    args: &[Arg],
+) -> Option<String> {
+    let pairs = (0..args.len()).flat_map(|i| (0..i).map(move |j| (j, i)));
+    let mut calls = pairs.map(|(i, j)| {
+        let mut args = args.to_vec();
+        args.swap(i, j);
+        args
+    });
+    let fits = |args: &Vec<Arg>| {
+        let takes = |form: &&Function| is_complete(form, args) && misfit(b, env, form, args).is_none();
+        args.iter().all(|arg| arg.name.is_none()) && forms.iter().any(takes)
+    };
+    let text = |arg: &Arg| {
+        let is_one_token = matches!(arg.value.kind, ExprKind::Int(..) | ExprKind::Name(_));
+        if is_one_token { b.places.text(arg.value.at).to_owned() } else { "…".into() }
+    };
+    let texts = |args: Vec<Arg>| args.iter().map(text).collect::<Vec<_>>().join(", ");
+    calls.find(fits).map(|args| format!("{name}({})", texts(args)))
 }
 
 /// Returns the text of all distinct ways to call a function with these forms.

@@ -92,16 +92,18 @@ fn dims() {
         "pub fn f(x: f32[N]) -> f32[N] { sum(x, D) + index(Q) as f32 }",
         &["there is no dim `D` here", "there is no dim `Q` here"],
     );
-    let many: Vec<String> = (0..65).map(|i| format!("A{i}")).collect();
+    let many: Vec<String> = (0..257).map(|i| format!("A{i}")).collect();
     let many = format!("pub fn f(x: f32[{0}]) -> f32[{0}] {{ x }}", many.join(", "));
-    refused(&many, &["this function has more than 64 dims"]);
+    refused(&many, &["this function has more than 256 dims"]);
 }
 
 #[test]
 fn results() {
     refused(
         "pub fn f(x: f32[N, D], y: f32[N]) -> f32[N] { x * y }",
-        &["this value has the dim `D`, which the result [N] lacks: declare `[N, D]`, or reduce over `D`"],
+        &[
+            "this value has the dim `D`, which the result [N] lacks: declare `[N, D]`, or reduce over `D`, as in `mean(x, D)`",
+        ],
     );
     refused(
         "pub fn f(x: f32[C]) -> (f32[N, C], i32[M]) { (x, 3) }",

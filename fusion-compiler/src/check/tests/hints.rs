@@ -349,6 +349,16 @@ fn places_and_text_of_other_languages() {
             "slice(x, D -> K, 0..D..2)",
             "a range has no step: the first of every two elements is `at(split(x, D -> (K, P = 2)), P, 0)`",
         ),
+        (
+            "group_norm(x, 4, D)",
+            "`group_norm` takes other arguments, `group_norm(x, C, G, D, eps = …)` or \
+             `group_norm(x, C, G, eps = …)`: did you mean `group_norm(x, D, 4)`?",
+        ),
+        (
+            "group_norm(2.0 * x, 4, D)",
+            "`group_norm` takes other arguments, `group_norm(x, C, G, D, eps = …)` or \
+             `group_norm(x, C, G, eps = …)`: did you mean `group_norm(…, D, 4)`?",
+        ),
         ("softmax(x, -1)", "the parameter `D` of `softmax` is a dim: pass the name of a dim, like `D`"),
         ("softmax(x, -2)", "the parameter `D` of `softmax` is a dim: pass the name of a dim, like `N`"),
         (
