@@ -286,8 +286,7 @@ impl<'a> Builder<'a> {
 
     /// Returns the axes that values may have.
     pub(super) fn axes_in_use(&self) -> AxisSet {
-        let all: AxisSet = (0..self.graph.axes.len() as u8).map(AxisId).collect();
-        all.minus(self.spare)
+        self.graph.all_axes().minus(self.spare)
     }
 
     /// Broadcasts a value along more axes. Broadcasting costs nothing at run time.
@@ -302,7 +301,7 @@ impl<'a> Builder<'a> {
     /// Adds an axis. There must be room.
     pub(super) fn axis(&mut self, name: &str, extent: DimExpr) -> AxisId {
         self.graph.axes.push(Axis { name: name.into(), extent });
-        AxisId(self.graph.axes.len() as u8 - 1)
+        AxisId((self.graph.axes.len() - 1) as u8)
     }
 
     /// Returns the axes of a value as text: `[N, D]`.

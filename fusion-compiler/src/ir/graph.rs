@@ -11,6 +11,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+pub use super::axes::{AXES_MAX, AxisId, AxisSet};
 use super::dim::DimExpr;
 use super::dtype::{Const, DType};
 use super::op::Op;
@@ -18,10 +19,6 @@ use super::op::Op;
 /// A node of the graph that the id belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u32);
-
-/// An axis of the graph that the id belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct AxisId(pub u8);
 
 /// A parameter of the graph that the id belongs to, in signature order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -31,70 +28,8 @@ pub struct ParamId(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SpanId(pub u32);
 
-/// Maximum number of axes of one function.
-pub const AXES_MAX: usize = 64;
-
 /// Maximum number of elements along fixed axes that a thread reduces serially in unrolled code by default.
 pub const UNROLLED_MAX: i64 = 64;
-
-/// A set of axes of one graph.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct AxisSet(u64);
-
-impl AxisSet {
-    /// The empty set, which scalars have.
-    pub const EMPTY: AxisSet = AxisSet(0);
-
-    /// Adds an axis.
-    #[must_use]
-    pub fn with(self, axis: AxisId) -> AxisSet {
-        AxisSet(self.0 | 1 << axis.0)
-    }
-
-    /// Returns the union of both sets.
-    #[must_use]
-    pub fn union(self, other: AxisSet) -> AxisSet {
-        AxisSet(self.0 | other.0)
-    }
-
-    /// Returns the intersection of both sets.
-    #[must_use]
-    pub fn intersection(self, other: AxisSet) -> AxisSet {
-        AxisSet(self.0 & other.0)
-    }
-
-    /// Returns the axes of `self` that `other` lacks.
-    #[must_use]
-    pub fn minus(self, other: AxisSet) -> AxisSet {
-        AxisSet(self.0 & !other.0)
-    }
-
-    /// Returns true if the axis is in the set.
-    pub fn contains(self, axis: AxisId) -> bool {
-        self.0 >> axis.0 & 1 == 1
-    }
-
-    /// Returns true if every axis of `other` is in the set.
-    pub fn contains_all(self, other: AxisSet) -> bool {
-        other.0 & !self.0 == 0
-    }
-
-    /// Returns true if the set has no axes.
-    pub fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// Iterates over the axes in the order of their numbers.
-    pub fn iter(self) -> impl Iterator<Item = AxisId> {
-        (0..AXES_MAX as u8).map(AxisId).filter(move |&axis| self.contains(axis))
-    }
-}
-
-impl FromIterator<AxisId> for AxisSet {
-    fn from_iter<I: IntoIterator<Item = AxisId>>(axes: I) -> AxisSet {
-        axes.into_iter().fold(AxisSet::EMPTY, AxisSet::with)
-    }
-}
 
 /// A dim that combines several axes, the last of which varies fastest. Only parameters and results use the
 /// whole.
@@ -457,7 +392,7 @@ impl Graph {
     /// Adds an axis with the name and extent of this one.
     pub fn twin(&mut self, axis: AxisId) -> AxisId {
         self.axes.push(self.axis(axis).clone());
-        AxisId(self.axes.len() as u8 - 1)
+        AxisId((self.axes.len() - 1) as u8)
     }
 
     /// Iterates over all nodes with their numbers.
@@ -476,6 +411,11 @@ impl Graph {
         let extents = axes.iter().map(|axis| self.axis(axis).extent.as_const());
         let elements = extents.reduce(|all, extent| Some(all?.saturating_mul(extent?)));
         elements.flatten().is_none_or(|elements| elements > UNROLLED_MAX)
+    }
+
+    /// Returns all axes.
+    pub fn all_axes(&self) -> AxisSet {
+        (0..self.axes.len()).map(|axis| AxisId(axis as u8)).collect()
     }
 
     /// Returns the axes that a node reduces; none for other nodes.

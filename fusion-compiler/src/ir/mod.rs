@@ -3,6 +3,7 @@
 //! Invariant: no module of `ir` imports anything else of the crate, and no module of `ir` makes scheduling
 //! decisions.
 
+mod axes;
 pub mod dim;
 pub mod dtype;
 pub mod graph;

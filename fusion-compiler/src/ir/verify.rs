@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn refuses_heads_that_do_not_hold() {
         check(&[
-            (|g| g.axes = vec![g.axes[1].clone(); AXES_MAX + 1], "65 axes"),
+            (|g| g.axes = vec![g.axes[1].clone(); AXES_MAX + 1], "257 axes"),
             (|g| g.axes[0].extent = DimExpr::sym(1), "axis N: unknown symbol in its extent"),
             (
                 |g| g.params[0].kind = ParamKind::Tensor { axes: vec![N], access: Access::Write },

@@ -9,7 +9,7 @@ use crate::ir::graph::{AxisId, AxisSet, Graph, NodeKind, Reduce};
 
 /// Returns these axes, by number.
 pub(crate) fn axes(graph: &Graph) -> Vec<AxisId> {
-    let all: AxisSet = (0..graph.axes.len() as u8).map(AxisId).collect();
+    let all = graph.all_axes();
     // Axes along which a node is needed even if they are empty, for each node.
     let mut asked = vec![AxisSet::EMPTY; graph.nodes.len()];
     for output in &graph.outputs {
