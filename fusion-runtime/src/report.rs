@@ -18,7 +18,11 @@ use crate::kernel::{Launch, Plan};
 /// with line and column of the source. `{report:80}` is at most 80 columns wide if no word is longer,
 /// `{report}` 120. Bytes are formulas of the dims until `bind` gives their extents.
 #[derive(Clone, Debug)]
-pub struct Report(report::Report);
+pub struct Report {
+    report: report::Report,
+    /// Last lines of the text: the verdict of a gate.
+    note: Option<String>,
+}
 
 /// The text of a kernel as its device receives it: a module with one entry point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +52,13 @@ impl Report {
     /// Returns the report of a plan.
     #[doc(hidden)]
     pub fn new(plan: &Plan) -> Report {
-        Report(report::Report::new(plan))
+        Report { report: report::Report::new(plan), note: None }
+    }
+
+    /// Returns the report with a note at its end.
+    #[cfg(feature = "graph")]
+    pub(crate) fn with_note(self, note: Option<String>) -> Report {
+        Report { note, ..self }
     }
 
     /// Returns the number of kernels of the fused function.
@@ -57,19 +67,19 @@ impl Report {
     /// target may need more kernels if it binds fewer buffers, and `Display` lists them. A long reduction may
     /// run as several launches: `launches` counts these.
     pub fn kernels(&self) -> usize {
-        self.0.kernels()
+        self.report.kernels()
     }
 
     /// Returns the number of launches of a call, or `None` while an extent is missing.
     ///
     /// A device that cannot bind a whole buffer runs a kernel in pieces. The pieces count as one launch.
     pub fn launches(&self) -> Option<usize> {
-        self.0.launches()
+        self.report.launches()
     }
 
     /// Returns the number of kernels without fusion: one per operation.
     pub fn ops(&self) -> usize {
-        self.0.ops()
+        self.report.ops()
     }
 
     /// Returns the bytes of tensors that the kernels of a call read and write, or `None` if an extent is
@@ -80,13 +90,13 @@ impl Report {
     /// launches of a split reduction count too. Data shared by rows counts once, and so does a row that stays
     /// in the cache of a CPU thread.
     pub fn bytes(&self) -> Option<u64> {
-        self.0.bytes()
+        self.report.bytes()
     }
 
     /// Returns the bytes read and written without fusion, or `None` if an extent is missing or the number
     /// overflows.
     pub fn unfused_bytes(&self) -> Option<u64> {
-        self.0.unfused_bytes()
+        self.report.unfused_bytes()
     }
 
     /// Returns the peak of temporary memory during a call, in bytes, or `None` if an extent is missing or the
@@ -95,19 +105,19 @@ impl Report {
     /// The call is the call of `bytes`. Temporaries store values between kernels and partial results of split
     /// reductions. Memory of a dead temporary is reused by later ones.
     pub fn peak_temporary_bytes(&self) -> Option<u64> {
-        self.0.peak_temporary_bytes()
+        self.report.peak_temporary_bytes()
     }
 
     /// Returns `bytes` as a formula of the missing dims, for a call with the fewest launches.
     ///
     /// `Display` lists the other variants of each kernel with their conditions.
     pub fn bytes_formula(&self) -> String {
-        self.0.bytes_formula()
+        self.report.bytes_formula()
     }
 
     /// Returns `unfused_bytes` as a formula of the missing dims.
     pub fn unfused_bytes_formula(&self) -> String {
-        self.0.unfused_bytes_formula()
+        self.report.unfused_bytes_formula()
     }
 
     /// Returns `peak_temporary_bytes` as a formula of the missing dims, for a call with the fewest launches.
@@ -115,7 +125,7 @@ impl Report {
     /// The formula is a `max(…)` if no term is always the largest. A `max` of too many terms is replaced by
     /// the term that is the largest for dims of 1024.
     pub fn peak_temporary_bytes_formula(&self) -> String {
-        self.0.peak_temporary_bytes_formula()
+        self.report.peak_temporary_bytes_formula()
     }
 
     /// Returns the report with numbers for these dims: `report.bind(&[("N", 1024)])?`.
@@ -125,13 +135,15 @@ impl Report {
     /// beyond 63 bits.
     pub fn bind(mut self, extents: &[(&str, usize)]) -> Result<Report> {
         for &(dim, extent) in extents {
-            let refused = match self.0.bind(dim, extent) {
+            let refused = match self.report.bind(dim, extent) {
                 Ok(()) => continue,
                 Err(refused) => refused,
             };
-            let (function, dim) = (self.0.name().to_owned(), dim.to_owned());
+            let (function, dim) = (self.report.name().to_owned(), dim.to_owned());
             return Err(match refused {
-                Refused::UnknownDim => Error::UnknownDim { function, dim, known: self.0.dims().join(", ") },
+                Refused::UnknownDim => {
+                    Error::UnknownDim { function, dim, known: self.report.dims().join(", ") }
+                }
                 Refused::TooLarge => Error::InvalidExtent { function, dim },
             });
         }
@@ -144,10 +156,10 @@ impl Report {
     /// `Error::Unsupported` if the function is not compiled for the device.
     pub fn on(mut self, device: &Device) -> Result<Report> {
         let target = device.0.target();
-        if self.0.on(target, device.limits()) {
+        if self.report.on(target, device.limits()) {
             return Ok(self);
         }
-        Err(not_compiled(self.0.name(), self.0.lacks(), device))
+        Err(not_compiled(self.report.name(), self.report.lacks(), device))
     }
 
     /// Returns the report as a Graphviz graph, in the DOT language.
@@ -155,12 +167,12 @@ impl Report {
     /// Nodes are kernels. Edges are the tensors between them, with their bytes and the reason for the
     /// boundary.
     pub fn to_dot(&self) -> String {
-        self.0.to_dot()
+        self.report.to_dot()
     }
 
     /// Returns the report as a picture: a self-contained SVG file with the graph of `to_dot`.
     pub fn to_svg(&self) -> String {
-        self.0.to_svg()
+        self.report.to_svg()
     }
 }
 
@@ -182,7 +194,8 @@ pub(crate) fn lacks(function: &str, Lack { target, what }: &Lack, device: &dyn f
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.report.fmt(f)?;
+        self.note.iter().try_for_each(|note| write!(f, "\n{note}"))
     }
 }
 

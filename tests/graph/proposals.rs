@@ -517,7 +517,9 @@ fn profiles_and_gate_of_a_graph() -> Result<()> {
     let fused = g.fuse_gated(&device, &gate, &extents)?;
     let verdict = fused.verdict().expect("the gate decided");
     assert!(verdict.fused && verdict.before_ns > verdict.after_ns && fused.report().kernels() == 1);
-    assert!(fused.to_string().contains("\nGate: fused; fusion gains "), "{fused}");
+    for text in [fused.to_string(), fused.report().to_string()] {
+        assert!(text.contains("\nGate: fused; fusion gains "), "{text}");
+    }
     // A gate that wants more than there is to gain runs the plan with one kernel per operation.
     let greedy = IoFusionGate { min_gain_ns: 1e12, ..gate };
     let unfused = g.fuse_gated(&device, &greedy, &extents)?;

@@ -159,9 +159,9 @@ impl Fused {
     }
 
     /// Returns the report of the kernels. Lines and columns are the numbers of parts in the graph's listing and
-    /// the columns in their texts.
+    /// the columns in their texts. The last line is the verdict of the gate, if one decided.
     pub fn report(&self) -> Report {
-        Report::new(&self.plan)
+        Report::new(&self.plan).with_note(self.verdict.as_ref().map(Verdict::to_string))
     }
 
     /// Returns the names and texts of all kernels, for GPUs: each launch of each variant once.
@@ -193,8 +193,7 @@ fn kind(arg: &Arg<'_>) -> String {
 
 impl fmt::Display for Fused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.report().fmt(f)?;
-        self.verdict.iter().try_for_each(|verdict| write!(f, "\n{verdict}"))
+        self.report().fmt(f)
     }
 }
 
