@@ -249,6 +249,122 @@ fn sentences_begin_with_their_subject() {
     }
 }
 
+/// Directories of the sources with messages to users.
+const MESSAGES: [&str; 4] = ["fusion-compiler/src", "fusion-runtime/src", "fusion-macros/src", "src/"];
+
+/// Files whose literals are whole messages, which start in lower case.
+const CATALOGUES: [&str; 3] =
+    ["fusion-compiler/src/diag.rs", "fusion-compiler/src/diag/hints.rs", "fusion-runtime/src/error.rs"];
+
+/// Code around literals that users never see.
+const UNSEEN: [&str; 5] = ["unreachable!", "assert", "panic!", "expect(", "reason = "];
+
+/// Words of the language that are also names of modules.
+const PUBLIC: [&str; 1] = ["fast_math"];
+
+/// Returns the string literals of a source, each with its line and the code before it in its statement.
+fn literals(text: &str) -> Vec<(usize, &str, String)> {
+    let (mut found, mut at) = (Vec::new(), 0);
+    while let Some(start) = text[at..].find(['"', '\'', '/']).map(|i| at + i) {
+        let (before, rest) = text.split_at(start);
+        let len = match rest.as_bytes() {
+            [b'/', b'/', ..] => rest.find('\n').unwrap_or(rest.len()),
+            [b'\'', b'\\', ..] => 3 + rest[3..].find('\'').expect("the end of a character"),
+            [b'\'', ..] => {
+                let char = rest[1..].chars().next().map_or(0, char::len_utf8);
+                if rest[1 + char..].starts_with('\'') { char + 2 } else { 1 }
+            }
+            [b'"', ..] => {
+                let hashes = before.len() - before.trim_end_matches('#').len();
+                let is_raw = before[..start - hashes].ends_with('r');
+                let end = format!("\"{}", "#".repeat(if is_raw { hashes } else { 0 }));
+                let mut ends = rest[1..].match_indices(&end).map(|(i, _)| 1 + i);
+                let slashes = |i: &usize| rest[..*i].len() - rest[..*i].trim_end_matches('\\').len();
+                let end = ends.find(|i| is_raw || slashes(i) % 2 == 0).expect("the end of a literal");
+                let parts: Vec<&str> = rest[1..end].split("\\\n").map(str::trim_start).collect();
+                let statement = before.rsplit([';', '{', '}']).next().unwrap_or_default();
+                found.push((1 + before.lines().count(), statement, parts.concat()));
+                end + 1
+            }
+            _ => 1,
+        };
+        at = start + len;
+    }
+    found
+}
+
+/// Returns the literals of more than two words that users may see: path, line and text.
+fn messages() -> Vec<(String, usize, String)> {
+    let mut messages = Vec::new();
+    for (path, text) in sources() {
+        if !MESSAGES.iter().any(|of| path.starts_with(of)) || path.contains("/tests") {
+            continue;
+        }
+        let code = text.split("\nmod tests {").next().unwrap_or_default();
+        for (line, before, literal) in literals(code) {
+            let is_unseen = UNSEEN.iter().any(|unseen| before.contains(unseen));
+            if !is_unseen && literal.split_whitespace().count() > 2 {
+                messages.push((path.clone(), line, literal));
+            }
+        }
+    }
+    assert!(messages.len() > 500, "{} messages", messages.len());
+    messages
+}
+
+/// Sentences of messages begin with a noun or a verb, after a colon or a semicolon too.
+#[test]
+fn sentences_of_messages_begin_with_their_subject() {
+    for (path, line, message) in messages() {
+        let is_whole = CATALOGUES.contains(&&*path);
+        let ends = [": ", "; ", ". ", "? "].into_iter().flat_map(|end| message.match_indices(end));
+        let later = ends.map(|(at, end)| &message[at + end.len()..]);
+        for (number, sentence) in [&*message].into_iter().chain(later).enumerate() {
+            let Some(first) = words(sentence).next().filter(|first| sentence.starts_with(first)) else {
+                continue;
+            };
+            let is_wrong = |word: &&str| {
+                **word == *first || word.eq_ignore_ascii_case(first) && (is_whole || number > 0)
+            };
+            assert!(
+                !NO_START.iter().any(is_wrong),
+                "{path}:{line}: a sentence begins with `{first}`: {message}"
+            );
+        }
+    }
+}
+
+/// Messages name nothing internal: no type and no module of the compiler, and no private type of the runtime.
+#[test]
+fn messages_name_nothing_internal() {
+    let mut names: BTreeSet<String> = REPLACED.into_iter().map(String::from).collect();
+    for (path, text) in sources() {
+        let is_compiler = path.starts_with("fusion-compiler/src");
+        if !is_compiler && !path.starts_with("fusion-runtime/src") {
+            continue;
+        }
+        names.extend(path.rsplit('/').next().and_then(|file| file.strip_suffix(".rs")).map(String::from));
+        for line in text.lines() {
+            let is_public = !is_compiler && line.trim_start().starts_with("pub ");
+            let declared: Vec<&str> = words(line.trim_start()).collect();
+            let kind = declared.iter().position(|word| ["struct", "enum", "trait"].contains(word));
+            if let Some(name) = kind.and_then(|kind| declared.get(kind + 1)).filter(|_| !is_public) {
+                names.insert((*name).to_owned());
+            }
+        }
+    }
+    // Names of one word are words of the language or of English as well.
+    let is_long = |name: &String| name.contains('_') || name.chars().filter(|c| c.is_uppercase()).count() > 1;
+    names.retain(|name| is_long(name) && !PUBLIC.contains(&&**name));
+    assert!(names.len() > 100, "{names:?}");
+    for (path, line, message) in messages() {
+        let texts: Vec<&str> = message.split(['{', '}']).step_by(2).collect();
+        if let Some(name) = texts.iter().flat_map(|text| words(text)).find(|word| names.contains(*word)) {
+            panic!("{path}:{line}: a message names `{name}`: {message}");
+        }
+    }
+}
+
 /// The modules of a crate, by the files and directories of its sources, without those that tie them together.
 fn modules(root_of: &str) -> BTreeMap<String, BTreeSet<String>> {
     let directory = format!("{root_of}/");

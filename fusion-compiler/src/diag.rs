@@ -287,7 +287,7 @@ catalogue! {
     duplicate_dim(name) = "the dim `{name}` is named twice in one tensor: give one of the two its own name";
     duplicate_pattern(name) = "`{name}` is named twice in one pattern";
     name_clash(name, first, second) = "`{name}` is {first} and {second}: give one of them its own name";
-    unused_but_dims(name, dims, params) = "of the parameter `{name}` only {dims} is used: call it `_{name}`, or write `{params}` to take extents from the caller";
+    unused_but_dims(name, dims, params) = "only {dims} of the parameter `{name}` is used: call it `_{name}`, or write `{params}` to take extents from the caller";
     unused_param(name) = "the parameter `{name}` is never used: use it, remove it, or call it `_{name}`";
     hides_function(name) = "`{name}` calls itself, because its name hides the language's own `{name}`: give it another";
     nothing_exported(name) = "nothing in this `fuse!` can be called from outside of it: write `pub fn {name}`, with the type of each parameter and of the result";

@@ -411,7 +411,7 @@ pub enum Error {
         why: String,
     },
     /// The device stopped working. Tensors on it are lost.
-    #[error("{device} was lost: {why}; what was on it is gone, and it may work again in a new process")]
+    #[error("{device} was lost: {why}; its tensors are gone, and it may work again in a new process")]
     DeviceLost {
         /// Name of the device.
         device: String,
@@ -420,7 +420,7 @@ pub enum Error {
     },
     /// A kernel failed, for example by an illegal address. Tensors on the device are lost.
     #[error(
-        "{device}: a kernel failed: {why}{}; a kernel launched since the last wait is at fault: run the program with CUDA_LAUNCH_BLOCKING=1 to be told at its launch, and under `compute-sanitizer` or on the simulator of Fusion's tests/cuda-sim to see where in it; what was on it is gone, and it works again in a new process",
+        "{device}: a kernel failed: {why}{}; a kernel launched since the last wait is at fault: run the program with CUDA_LAUNCH_BLOCKING=1 to be told at its launch, and under `compute-sanitizer` or on the simulator of Fusion's tests/cuda-sim to see where in it; tensors on the device are gone, and it works again in a new process",
         LastLaunched(last.as_deref())
     )]
     KernelFault {

@@ -290,7 +290,7 @@ pub(crate) const FUNCTIONS: &[Hint] = &[
     (&["mse_loss"], "it is `mse(x, y)`"),
     (&["l1_loss"], "it is `l1(x, y)`"),
     (&["smooth_l1", "smooth_l1_loss", "huber_loss"], "`huber(x, y, delta = 1.0)` is the same"),
-    (&["binary_cross_entropy_with_logits", "bce"], "of logits it is `bce_with_logits(x, y)`"),
+    (&["binary_cross_entropy_with_logits", "bce"], "logits take `bce_with_logits(x, y)`"),
     (&["nll_loss"], "`cross_entropy(x, V, t)` is that of logits `x`, of which it takes the logarithm itself"),
 ];
 

@@ -28,7 +28,7 @@ pub fn function(runtime: &Ident, signature: &Signature, plans: &[&Plan<KernelCod
     let (params, typed) = (host.params(), host.typed_params(&names, types));
     let (result, unused) = (host.result(results, *returns), unused(&signature.unused));
     let about =
-        format!("What was made of [`{name}()`]: its kernels, its report, and a call that allocates nothing.");
+        format!("Companions of [`{name}()`]: its kernels, its report, and a call that allocates nothing.");
     quote! {
         #attributes
         #[allow(clippy::too_many_arguments, reason = "as many as the maths has")]
@@ -208,7 +208,7 @@ impl<'s> Host<'s> {
             #contents
             #into
 
-            /// What was fused, what was not and why, and the bytes saved.
+            /// The fused kernels, the reason of each boundary between them, and the bytes saved.
             pub fn report #params() -> #runtime::Report {
                 #runtime::Report::new(#plan)
             }

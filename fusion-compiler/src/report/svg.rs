@@ -78,7 +78,7 @@ impl Report {
             y += size.1 + MARGIN;
         }
         let (width, height) = (number(width + 2.0 * MARGIN), number(y));
-        let title = escaped(&format!("What was fused in {}", self.name));
+        let title = escaped(&format!("Fused kernels of {}", self.name));
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" role=\"img\">\n\
              <title>{title}</title>\n<style>\n{STYLE}</style>\n\

@@ -325,7 +325,7 @@ impl Facts {
         let number = |name: &str| fact(name).parse::<u64>().map_err(|why| format!("`{name}`: {why}"));
         let (calls, skipped) = (number("calls")?, number("skipped")?);
         if calls > STEPS_MAX || skipped > calls {
-            return Err(format!("tells of {calls} steps, of which {skipped} were skipped: that cannot be"));
+            return Err(format!("tells of {calls} steps, of which {skipped} were skipped, which cannot be"));
         }
         let saved = rule.with_options(|name| known(&format!("{OPTION}{name}")))?;
         saved.check().map_err(|why| why.to_string())?;

@@ -433,7 +433,7 @@ fn a_head_with_a_mistake_is_one_mistake() {
 fn parameters_there_for_their_dims() {
     let only = |name: &str, dims: &str, params: &str| {
         format!(
-            "of the parameter `{name}` only {dims} is used: call it `_{name}`, \
+            "only {dims} of the parameter `{name}` is used: call it `_{name}`, \
              or write `{params}` to take extents from the caller"
         )
     };
