@@ -58,7 +58,9 @@ fn files(directory: &Path, extensions: &[&str], found: &mut Vec<PathBuf>) {
     for path in entries {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if path.is_dir() {
-            if name != "target" && !name.starts_with('.') {
+            // A module of the compiler is called as the directory of outputs.
+            let is_output = name == "target" && !path.join("mod.rs").exists();
+            if !is_output && !name.starts_with('.') {
                 files(&path, extensions, found);
             }
         } else if path.extension().and_then(|of| of.to_str()).is_some_and(|of| extensions.contains(&of)) {
