@@ -18,12 +18,8 @@ use crate::ir::kernel::{
 use crate::ir::op::Op;
 use crate::ops::Lower;
 use crate::target::Dialect;
+use crate::target::tuning_table::gpu;
 pub use subgroups::by_subgroups;
-
-/// Largest number of warps whose partial results each thread of a team combines by itself.
-const ALONE_WARPS_MAX: u32 = 8;
-/// Largest number of operations of a fold whose partial results each thread combines by itself.
-const ALONE_OPS_MAX: usize = 2;
 
 /// Rewrites a kernel into operations that the dialect has.
 pub fn legalize(mut kernel: Kernel, dialect: Dialect) -> Kernel {
@@ -158,8 +154,8 @@ impl Legalizer<'_> {
             memory.iter().zip(&of_warp).map(|(&id, &value)| Stmt::StoreShared(id, warp, value)).collect();
         b.body.extend([Stmt::If { cond: first, body }, Stmt::Barrier(Scope::Block)]);
         if let [id] = memory[..]
-            && fold.body.len() <= ALONE_OPS_MAX
-            && warps <= ALONE_WARPS_MAX
+            && fold.body.len() <= gpu::ALONE_OPS_MAX
+            && warps <= gpu::ALONE_WARPS_MAX
         {
             return vec![self.fold_alone(fold, id, warps, out)];
         }
@@ -255,7 +251,7 @@ impl Legalizer<'_> {
         b.body.push(Stmt::Barrier(Scope::Block));
         let mut left = team;
         while left > rows {
-            let next = (left / RADIX.min(left)).max(rows);
+            let next = (left / gpu::RADIX.min(left)).max(rows);
             let mut b = self.builder(out);
             let limit = b.index(next.into());
             let cond = b.apply(Op::Lt, &[thread, limit]);
@@ -467,8 +463,6 @@ impl Legalizer<'_> {
 
 const BOOL: Type = Type { dtype: DType::Bool, lanes: Lanes::ONE };
 const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
-/// Number of elements that a thread combines between two barriers.
-const RADIX: u32 = 8;
 
 /// Returns true if a team is a whole block. WebGPU does not say how the threads of a block are grouped.
 fn is_block(dialect: Dialect, team: u32) -> bool {

@@ -21,9 +21,7 @@ use crate::ir::kernel::{
 use crate::ir::plan::UniformArg;
 use crate::ir::plan::wgsl::{SUBGROUPS, UNIFORM_DECLARATION};
 use crate::target::Dialect;
-
-/// The most uses of a constant in every lane for which it is said in full at each.
-const SPLATS_MAX: u32 = 2;
+use crate::target::tuning_table::wgsl;
 
 /// The text of a legal kernel.
 pub fn wgsl(kernel: &Kernel) -> String {
@@ -147,7 +145,7 @@ impl Emitter<'_> {
         let Constants { in_place, named } = &self.constants;
         let is_short = match expr {
             Expr::Const(_) => in_place.contains(&value),
-            Expr::Splat(_) => in_place.contains(&value) && self.inline_values.uses(value) <= SPLATS_MAX,
+            Expr::Splat(_) => in_place.contains(&value) && self.inline_values.uses(value) <= wgsl::SPLATS_MAX,
             expr => matches!(
                 expr,
                 Expr::Lane(..)

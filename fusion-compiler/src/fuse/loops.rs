@@ -12,6 +12,7 @@ use super::{Fused, Group, Reason, Store, fuse, is_column_major, load_order};
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AxisSet, Graph, NodeKind, ParamId};
 use crate::target::TargetFacts;
+use crate::target::tuning_table::gpu;
 
 /// Fuses a graph for targets with these facts. Each target's graph has its own set of looped axes.
 pub fn fuse_for(mut graph: Graph, facts: &[TargetFacts]) -> Vec<(Graph, Fused)> {
@@ -90,13 +91,10 @@ fn with_long_loops(
     (graph, fused)
 }
 
-/// Length of the shortest contiguous rows that are worth a team.
-const LINE_MIN: i64 = 16;
-
 /// Returns true if rows are short and not column-major.
 fn is_narrow(graph: &Graph, group: &Group) -> bool {
     let len = DimExpr::product(group.cols.iter().map(|&axis| &graph.axis(axis).extent));
-    let short = !group.cols.is_empty() && len.as_const().is_some_and(|len| len < LINE_MIN);
+    let short = !group.cols.is_empty() && len.as_const().is_some_and(|len| len < gpu::TEAM_ROW_MIN);
     short && !lies_side_by_side(graph, group)
 }
 

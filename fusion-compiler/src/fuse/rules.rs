@@ -8,16 +8,10 @@ use super::{Group, Load, Reason, Store, is_op, is_transcendental, load_order, of
 use crate::ir::graph::{AxisId, AxisSet, Graph, NodeId, NodeKind, ParamId};
 use crate::ir::point::{Moves, Point, point};
 use crate::target::TargetFacts;
+use crate::target::tuning_table::all;
 
-/// Most loads of a value that several groups may compute.
-const CHEAP_LOADS: usize = 4;
-/// Most operations of a value that several groups may compute.
-const CHEAP_OPS: usize = 30;
-/// Most transcendental operations in all computations of a value after the first. More work costs more than
-/// to store the value and to load it again.
-const TRANSCENDENTAL_AGAIN: usize = 2;
 /// Repetitions without a known limit. No transcendental operation is cheap so many times.
-const TIMES_MANY: usize = TRANSCENDENTAL_AGAIN + 2;
+const TIMES_MANY: usize = all::TRANSCENDENTAL_AGAIN + 2;
 
 /// Returns the first rule that the groups break, as the value to store and the reason.
 pub(super) fn broken(graph: &Graph, groups: &[Group], budget: Budget<'_>) -> Option<(NodeId, Reason)> {
@@ -123,7 +117,7 @@ pub(super) fn is_cheap(graph: &Graph, (id, times): (NodeId, usize), stored: impl
             }
         }
         let again = transcendental.saturating_mul(times - 1);
-        if loads > CHEAP_LOADS || ops > CHEAP_OPS || again > TRANSCENDENTAL_AGAIN {
+        if loads > all::CHEAP_LOADS || ops > all::CHEAP_OPS || again > all::TRANSCENDENTAL_AGAIN {
             return false;
         }
     }

@@ -23,20 +23,12 @@ use crate::ir::op::Op;
 use crate::ir::plan::{Condition, Footprint};
 use crate::ir::point::{Point, point};
 use crate::target::TargetFacts;
-
-/// Elements of an item. With those of a row they are few enough that a lane finds its row by an `f32`.
-const GRAIN: u32 = 512;
-/// Rows of as many elements have loops of their own, …
-const ROW_MIN: i64 = 64;
-/// … where lanes read what lies apart, of as many, …
-const APART_ROW_MIN: i64 = 32;
-/// … and where they do that in the loop with everything else.
-const GATHERED_ROW_MIN: i64 = 8;
+use crate::target::tuning_table::cpu;
 
 /// A way to run a pointwise group whose rows are short, if there is one.
 pub(super) fn line(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim]) -> Option<Scheduled> {
     let [.., along, inner] = dims else { return None };
-    let is_long = inner.extent.as_const().is_some_and(|extent| extent >= ROW_MIN);
+    let is_long = inner.extent.as_const().is_some_and(|extent| extent >= cpu::ROW_MIN);
     let writes_in_order = work.stores.iter().all(|&store| is_linear(work, store));
     if is_long || !writes_in_order || costs_each_row(work, (along, inner)) {
         return None;
@@ -59,13 +51,13 @@ fn written(
     let len = along.extent.clone() * inner.extent.clone();
     let (cols, row) = (body.extent(&len), body.extent(&inner.extent));
     let mut top = body.top();
-    let (zero, grain) = (top.index(0), top.index(GRAIN.into()));
+    let (zero, grain) = (top.index(0), top.index(cpu::COLLAPSED_GRAIN.into()));
     let most = top.apply(Op::Min, &[cols, grain]);
     let most = top.apply(Op::Add, &[most, row]);
     let mut lines = Lines::new(&mut body, row);
     let repeated = repeat(&mut body, &mut lines, (zero, most), !apart.is_empty());
 
-    let items = Items::of(&mut body, &len, GRAIN);
+    let items = Items::of(&mut body, &len, cpu::COLLAPSED_GRAIN);
     let Items { row: of, element, col, len: count, .. } = items;
     let first = body.divide(Level::Item, col, row);
     let mut coordinates = body.decode_dims(of, outer.len());
@@ -90,16 +82,20 @@ fn written(
     inside.push(Stmt::Vector { len: count, body: lanes, folds: vec![] });
     items.deal(&mut body, inside);
     let row_min = match (apart, body.gathered.as_slice()) {
-        ([], []) => ROW_MIN,
-        (_, []) => APART_ROW_MIN,
-        (_, _) => GATHERED_ROW_MIN,
+        ([], []) => cpu::ROW_MIN,
+        (_, []) => cpu::APART_ROW_MIN,
+        (_, _) => cpu::GATHERED_ROW_MIN,
     };
     let may_be_apart = gathered(&mut body, &repeated);
     let staged = DimExpr::constant(4 * body.kernel.shared.len() as i64);
-    let room = (len.clone().min(DimExpr::constant(GRAIN.into())) + inner.extent.clone()) * staged;
+    let room =
+        (len.clone().min(DimExpr::constant(cpu::COLLAPSED_GRAIN.into())) + inner.extent.clone()) * staged;
     let merged = [outer, &[SpaceDim { axes: vec![], extent: len }]].concat();
     let when = vec![Condition::AtMost(inner.extent.clone(), row_min - 1)];
-    (Scheduled { row_memory: room, line: true, ..scheduled(&merged, body, when, GRAIN) }, may_be_apart)
+    (
+        Scheduled { row_memory: room, line: true, ..scheduled(&merged, body, when, cpu::COLLAPSED_GRAIN) },
+        may_be_apart,
+    )
 }
 
 /// What finds the row of a line, and the element of that.

@@ -7,6 +7,7 @@ use crate::fuse::Load;
 use crate::ir::graph::{NodeId, Reduce};
 use crate::ir::kernel::{Builder, Value};
 use crate::ir::op::Op;
+use crate::target::tuning_table::all;
 
 /// The values that follow from what is combined along rows.
 pub(super) fn of_rows(work: &Work<'_>) -> FxHashSet<NodeId> {
@@ -41,9 +42,6 @@ pub(super) fn combine(reduce: Reduce) -> Op {
     }
 }
 
-/// Terms that are combined one after another, where there are no more.
-const CHAIN: usize = 4;
-
 /// Combines a few terms. Short chains of terms are combined by twos, so that a sum is rounded seldom.
 pub(super) fn written_out(b: &mut Builder<'_>, reduce: Reduce, terms: &[Value]) -> Value {
     let chain = |terms: &[Value]| {
@@ -53,7 +51,8 @@ pub(super) fn written_out(b: &mut Builder<'_>, reduce: Reduce, terms: &[Value]) 
         terms.fold(first, |so_far, term| with_term(b, reduce, so_far, term))
     };
     // A product and the chain before it are one operation.
-    let at_once = if reduce == Reduce::Dot || terms.len() <= CHAIN { CHAIN * reduce.arity() } else { 2 };
+    let at_once =
+        if reduce == Reduce::Dot || terms.len() <= all::CHAIN { all::CHAIN * reduce.arity() } else { 2 };
     let mut all: Vec<Value> = terms.chunks(at_once).map(chain).collect();
     while all.len() > 1 {
         let of_two = |two: &[Value]| if two.len() == 1 { two[0] } else { b.apply(combine(reduce), two) };

@@ -12,6 +12,7 @@ use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AXES_MAX, Axis, AxisId, AxisSet, Graph, NodeId, NodeKind};
 use crate::ir::kernel::UNIFORM_LEN;
 use crate::ir::plan::Condition;
+use crate::target::tuning_table::all;
 use crate::target::{TargetFacts, Vectors};
 
 /// How rows are cut into parts.
@@ -113,9 +114,6 @@ impl Partition {
 /// The most axes that parts take beside those of a group.
 const AXES_OF_PARTS: usize = 2;
 
-/// Fewer elements along the innermost dim are no work for a thread.
-const INNER_MIN: i64 = 1024;
-
 /// How to cut the rows, and when it pays: lines by the numbers of their elements, other rows along the innermost dim where that is
 /// long, else along the outermost axis.
 pub(super) fn partitions(
@@ -134,7 +132,7 @@ pub(super) fn partitions(
     when.push(Condition::AtLeast(all, row_min(work, facts, schedule)));
     let mut partitions = vec![(partition, when.clone())];
     if !is_line {
-        partitions[0].1.push(Condition::AtLeast(extent, INNER_MIN));
+        partitions[0].1.push(Condition::AtLeast(extent, all::INNER_MIN));
         partitions.push((along_outermost(work, &partitions[0].0), when));
     }
     partitions.retain(|(_, when)| !when.iter().any(|condition| condition.known() == Some(false)));

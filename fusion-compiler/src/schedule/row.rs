@@ -28,10 +28,8 @@ use crate::ir::graph::{Access, NodeId};
 use crate::ir::kernel::{BufferId, Builtin, IndexWidth, LoopKind, Shared, SharedLen, Value, WARP};
 use crate::ir::op::Op;
 use crate::ir::plan::{Condition, Footprint, Space, UniformArg};
+use crate::target::tuning_table::{gpu, ptx};
 use crate::target::{CLUSTER_MAX, RowMemory, TargetFacts, Vectors};
-
-/// Bytes of a row that a block of a cluster holds, so that a multiprocessor of an H100 has room for three; of longer rows more.
-const CLUSTER_BYTES: i64 = 64 << 10;
 
 /// The ways to run a row group.
 pub(super) fn row(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
@@ -63,11 +61,6 @@ pub(super) fn row(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
     }
 }
 
-/// Rows below which there are too few for a thread each to keep a GPU at work …
-const FEW_ROWS: i64 = 1 << 16;
-/// … and the elements of a row that then give a team enough to do.
-const LONG_ROW: i64 = 32;
-
 /// Rows that a team has side by side: what is read at once of memory, 32 bytes, is of so many.
 const BESIDE: u32 = 8;
 
@@ -88,8 +81,8 @@ pub(super) fn columns_per_team(work: &Work<'_>, facts: &TargetFacts) -> Vec<Sche
             let rows = &space.dims[space.rows - 1].extent;
             scheduled.when.push(Condition::AtLeast(rows.clone(), config.rows_per_team.into()));
         }
-        scheduled.when.push(Condition::AtMost(product(&space.dims[..space.rows]), FEW_ROWS));
-        scheduled.when.push(Condition::AtLeast(product(space.cols()), LONG_ROW));
+        scheduled.when.push(Condition::AtMost(product(&space.dims[..space.rows]), gpu::COLUMN_TEAM_ROWS_MAX));
+        scheduled.when.push(Condition::AtLeast(product(space.cols()), gpu::COLUMN_TEAM_ROW_MIN));
         scheduled
     });
     scheduled.collect()
@@ -135,9 +128,6 @@ pub(super) fn folded(
     }
 }
 
-/// Rows side by side, next to each other, below which a block for each is not too many.
-const MANY_ROWS: i64 = 2048;
-
 /// Rows of what parts gave, which are short: a block or a CPU thread has each for itself, or a block several that are
 /// side by side and many.
 pub(super) fn of_partials(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> Vec<Scheduled> {
@@ -148,7 +138,7 @@ pub(super) fn of_partials(work: &Work<'_>, facts: &TargetFacts, schedule: Schedu
         Scheduled { when: vec![], ..on_gpu(work, facts, &space, &config, &[]) }
     };
     let many = match (schedule, &space.dims[..space.rows]) {
-        (Schedule::Column, [.., next]) => Condition::AtLeast(next.extent.clone(), MANY_ROWS),
+        (Schedule::Column, [.., next]) => Condition::AtLeast(next.extent.clone(), gpu::COMBINED_ROWS_MIN),
         (Schedule::Column | Schedule::Row | Schedule::Pointwise, _) => return vec![of(1)],
     };
     match many.known() {
@@ -242,7 +232,7 @@ impl Cluster {
         let number = DimExpr::constant;
         let len = product(space.line());
         let bytes = len.clone() * number(bytes(staged));
-        let most = bytes.ceil_div(number(CLUSTER_BYTES)).min(number(CLUSTER_MAX));
+        let most = bytes.ceil_div(number(ptx::CLUSTER_BYTES)).min(number(CLUSTER_MAX));
         // Whole warps, so that all parts start at a multiple of a vector; then fewer blocks may do, and no part starts beyond the row.
         let at_once = i64::from(WARP) * i64::from(config.lanes);
         let part = len.clone().ceil_div(most).ceil_div(number(at_once)) * number(at_once);

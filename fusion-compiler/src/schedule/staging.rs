@@ -10,10 +10,8 @@ use crate::fuse::{Load, is_op, is_transcendental};
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Node, NodeId, NodeKind, Reduce};
 use crate::ir::kernel::BufferId;
+use crate::target::tuning_table::cpu;
 use crate::target::{RowMemory, TargetFacts};
-
-/// Operations that take a thread longer than to put what they make into its own memory and to read it there.
-const OPERATIONS_MAX: usize = 8;
 
 /// The values of the elements of a row that are kept, because several runs along it need them and it costs too much to
 /// make them again: what is transcendental, what takes many operations, and what is read from far. Of those that may be.
@@ -30,7 +28,8 @@ pub(super) fn staged_values(
     for &id in work.group.nodes.iter().filter(|&&id| again(id)) {
         let node = work.graph.node(id);
         let op_costs = matches!(node.kind, NodeKind::Apply(op) if is_transcendental(op))
-            || facts.row_memory == RowMemory::Scratch && operations(work, id, &staged) > OPERATIONS_MAX;
+            || facts.row_memory == RowMemory::Scratch
+                && operations(work, id, &staged) > cpu::RECOMPUTED_OPS_MAX;
         if !op_costs && !node.args.iter().any(|arg| costly.contains(arg)) {
             continue;
         }

@@ -11,14 +11,11 @@ use super::passes::{Pass, identity};
 use crate::ir::dim::DimExpr;
 use crate::ir::kernel::{Carried, LoopKind, Stmt, Value};
 use crate::ir::op::Op;
-
-/// Steps of a strip. Each costs a loop and what combines two partial results, which is nothing beside so many steps; of a hundred
-/// thousand terms, a total has about a thousand roundings.
-const STRIP: i64 = 128;
+use crate::target::tuning_table::all;
 
 /// Whether there may be so many steps that they are run in strips.
 pub(super) fn is_long(steps: &DimExpr) -> bool {
-    steps.as_const().is_none_or(|steps| steps > STRIP)
+    steps.as_const().is_none_or(|steps| steps > all::STRIP)
 }
 
 /// A serial loop: its counter, and where that goes.
@@ -48,7 +45,7 @@ impl Steps {
 
     pub(super) fn in_strips(self, body: &mut Body<'_>) -> Strips {
         let mut top = body.top();
-        let (first, strip) = (top.declare(top.ty(self.var)), top.index(STRIP));
+        let (first, strip) = (top.declare(top.ty(self.var)), top.index(all::STRIP));
         let step = top.apply(Op::Mul, &[self.step, strip]);
         let mut bounds = vec![];
         let mut b = body.writer(&mut bounds);

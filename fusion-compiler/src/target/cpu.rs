@@ -1,11 +1,11 @@
 //! Processors.
 
 use super::facts::{Columns, GPU_COLUMNS, Parts, RowMemory, TargetFacts, Vectors};
+use super::tuning_table::cpu;
 
-/// Facts that all devices have in common. A run has 16 KiB of each f32 array, so that several arrays fit in the
-/// first two caches.
+/// Facts that all devices have in common.
 pub(super) const FACTS: TargetFacts = TargetFacts {
-    vector: Vectors::Loops(4096),
+    vector: Vectors::Loops(cpu::RUN_LEN),
     narrow_lanes: 1,
     scaling_lanes: 1,
     buffers_max: 64,
@@ -16,13 +16,12 @@ pub(super) const FACTS: TargetFacts = TargetFacts {
     teams: &[],
     block: None,
     row_memory: RowMemory::Scratch,
-    // Longer sums take less time in a loop than unrolled.
-    unrolled_max: 8,
-    // A part has 256 KiB of each f32 array, so the overhead of a part is negligible. A single thread
-    // is no slower with parts of rows this long. Where elements are stored, that is true only if
-    // memory is the bottleneck.
-    parts: Parts { len: 1 << 16, rows_max: 16, row_min: 1 << 18, stored_row_min: 1 << 22 },
-    // The width is at least half of the rows that a thread reduces together. A part has 512 KiB of
-    // each f32 array.
-    columns: Columns { steps: 256, ..GPU_COLUMNS },
+    unrolled_max: cpu::UNROLLED_MAX,
+    parts: Parts {
+        len: cpu::PART_LEN,
+        rows_max: cpu::PART_ROWS_MAX,
+        row_min: cpu::PART_ROW_MIN,
+        stored_row_min: cpu::PART_STORED_ROW_MIN,
+    },
+    columns: Columns { steps: cpu::COLUMN_PART_STEPS, ..GPU_COLUMNS },
 };

@@ -1,5 +1,6 @@
 //! Facts about a target that fusion and schedules depend on.
 
+use super::tuning_table::gpu;
 use crate::ir::kernel::Lanes;
 
 /// Facts about a target that fusion and schedules depend on.
@@ -140,17 +141,21 @@ impl Vectors {
     }
 }
 
-/// Splitting of rows on GPUs. A part is eight 128-bit accesses for each thread of a block. The limit of rows
-/// is below the number of blocks that a large GPU can run. Rows of 32,768 elements, as long as a vocabulary,
-/// stay in one kernel. A block need not read staged elements twice, so parts store elements only for longer
-/// rows.
-pub(super) const GPU_PARTS: Parts =
-    Parts { len: 1 << 13, rows_max: 512, row_min: (1 << 15) + 1, stored_row_min: 1 << 16 };
+/// Splitting of rows on GPUs.
+pub(super) const GPU_PARTS: Parts = Parts {
+    len: gpu::PART_LEN,
+    rows_max: gpu::PART_ROWS_MAX,
+    row_min: gpu::PART_ROW_MIN,
+    stored_row_min: gpu::PART_STORED_ROW_MIN,
+};
 
-/// Splitting of column-major rows on GPUs: one or two kilobytes of adjacent elements. A sum of a thousand
-/// terms is as exact as an f32 can be expected to be.
-pub(super) const GPU_COLUMNS: Columns =
-    Columns { width: 256, steps: 64, row_min: 1025, stored_row_min: 1 << 13 };
+/// Splitting of column-major rows on GPUs.
+pub(super) const GPU_COLUMNS: Columns = Columns {
+    width: gpu::COLUMN_PART_WIDTH,
+    steps: gpu::COLUMN_PART_STEPS,
+    row_min: gpu::COLUMN_PART_ROW_MIN,
+    stored_row_min: gpu::COLUMN_PART_STORED_ROW_MIN,
+};
 
 /// Returns a team for one row at a time, of at most `row_max` elements.
 pub(crate) const fn team(threads: u32, row_max: i64, per_block: u32) -> Team {

@@ -5,6 +5,7 @@
 mod cpu;
 mod facts;
 mod ptx;
+pub mod tuning_table;
 mod wgsl;
 
 #[cfg(feature = "compile")]

@@ -1,6 +1,7 @@
 //! WebGPU devices.
 
 use super::facts::{GPU_COLUMNS, GPU_PARTS, RowMemory, TargetFacts, Team, Vectors, team};
+use super::tuning_table::{gpu, wgsl};
 use crate::ir::graph::UNROLLED_MAX;
 
 /// Facts that all devices have in common. Each has eight storage buffers, twelve uniform buffers and 256 threads
@@ -15,7 +16,7 @@ pub(super) const FACTS: TargetFacts = TargetFacts {
     rebased: true,
     wide: false,
     teams: &TEAMS,
-    block: Some(256),
+    block: Some(gpu::BLOCK),
     // Every device has 16 KiB. The rest is for the partial results of threads.
     row_memory: RowMemory::Fixed(3072),
     unrolled_max: UNROLLED_MAX,
@@ -25,5 +26,8 @@ pub(super) const FACTS: TargetFacts = TargetFacts {
 
 /// Teams of WebGPU devices, smallest first. A workgroup has several short rows at a time, which is faster on
 /// Mesa's software Vulkan.
-const TEAMS: [Team; 3] =
-    [Team { rows: 8, ..team(64, 256, 1) }, Team { rows: 2, ..team(64, 1024, 1) }, team(256, i64::MAX, 1)];
+const TEAMS: [Team; 3] = [
+    Team { rows: 8, ..team(64, wgsl::TEAM_ROW_MAX[0], 1) },
+    Team { rows: 2, ..team(64, wgsl::TEAM_ROW_MAX[1], 1) },
+    team(gpu::BLOCK, i64::MAX, 1),
+];

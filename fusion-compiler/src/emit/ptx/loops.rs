@@ -3,15 +3,12 @@
 use super::{Bank, Emitter, Register, suffix};
 use crate::ir::dtype::DType;
 use crate::ir::kernel::{Carried, Stmt, Value};
+use crate::target::tuning_table::ptx;
 
 /// Threads of a team of which two are all that a multiprocessor has room for, with 32 registers for each thread. So many need not
 /// have several steps on their way, which in loops that store what they make of several operands take more registers than that: a
 /// layer norm of rows of 32,768 elements took an H200 a fifth longer.
 const CROWD: u32 = 1024;
-
-/// Registers that such threads hand on to the next step, where several steps still have room: those of a sum of four lanes, with what
-/// its additions round off, but not of two.
-const HANDED_ON_MAX: usize = 8;
 
 impl Emitter<'_> {
     /// A loop with its test at the end, and once before it.
@@ -45,7 +42,7 @@ impl Emitter<'_> {
         self.mark(&again);
         let stores = || body.iter().any(|stmt| matches!(stmt, Stmt::Store(..)));
         let handed_on: usize = carried.iter().map(|one| self.registers[one.var.0 as usize].len()).sum();
-        if self.kernel.team >= CROWD && (handed_on > HANDED_ON_MAX || stores()) {
+        if self.kernel.team >= CROWD && (handed_on > ptx::HANDED_ON_MAX || stores()) {
             self.line(".pragma \"nounroll\";");
         }
         self.out.text.push_str(&each);

@@ -5,19 +5,13 @@
 
 use crate::ir::dtype::DType;
 use crate::ir::kernel::{Expr, IndexWidth, Kernel, Lanes, SharedLen, Stmt, Type, Value, WARP};
-
-/// The registers of a thread of which three blocks of 512 have what there are: as many as their rows leave room for in the shared memory
-/// of an H100. ptxas by itself takes fewer for such kernels, and then reads one vector after it has stored another. A softmax of
-/// 32,768 took an H200 150 us without and 136 with it, a layer norm 151 and 144. Of values of eight lanes it takes more, of which fewer
-/// blocks have room: a softmax of 16,384 halves took 83 us without and 72 with it, a layer norm 84 and 78; of 6144, by 256 threads, 93
-/// and 86, 89 and 82; by 128 threads, which have room for more, of 4096 67 and 75, but as long or less where two bytes hold an element:
-/// a layer norm of 2048 84 and 78, of 6144 71.
-const OF_THREE_BLOCKS: usize = 40;
+use crate::target::tuning_table::ptx;
 
 /// What bounds the threads of a block and the registers of each, if something does.
 pub(super) fn bounds(kernel: &Kernel) -> String {
     let staged =
         kernel.shared.iter().find(|shared| shared.len == SharedLen::AtLaunch).map(|shared| shared.dtype);
+    // Teams of 128 threads have room for more registers, unless two bytes hold a staged element.
     let least = if staged.is_some_and(DType::is_narrow) { 128 } else { 256 };
     let has_wide = kernel.types.iter().any(|ty| ty.dtype == DType::F64);
     let has_eight = staged.is_some() && kernel.types.iter().any(|ty| ty.lanes == Lanes::Const(8));
@@ -28,18 +22,18 @@ pub(super) fn bounds(kernel: &Kernel) -> String {
         // of values of 64 bits, and of eight lanes that are held, it would spill some to keep that room.
         team if kernel.index == IndexWidth::Bits64 || has_wide => few_blocks(team),
         // It makes up for half of what is live at once, lane by lane, and functions that need more would have to spill it.
-        team if has_eight && (least..=512).contains(&team) && live(kernel) <= 2 * OF_THREE_BLOCKS => {
+        team if has_eight && (least..=512).contains(&team) && live(kernel) <= 2 * ptx::REGISTERS => {
             of_three_blocks()
         }
         team if has_eight => few_blocks(team),
-        _ if kernel.cluster && live(kernel) <= OF_THREE_BLOCKS => of_three_blocks(),
+        _ if kernel.cluster && live(kernel) <= ptx::REGISTERS => of_three_blocks(),
         _ => String::new(),
     };
     format!("\n.maxntid {}, 1, 1{limit}", kernel.team)
 }
 
 fn of_three_blocks() -> String {
-    format!("\n.maxnreg {OF_THREE_BLOCKS}")
+    format!("\n.maxnreg {}", ptx::REGISTERS)
 }
 
 fn few_blocks(team: u32) -> String {

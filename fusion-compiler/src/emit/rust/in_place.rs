@@ -6,6 +6,7 @@ use super::stream::LANE;
 use super::{Emitter, literal};
 use crate::ir::dtype::DType;
 use crate::ir::kernel::{Builtin, Expr, Stmt, Value};
+use crate::target::tuning_table::cpu;
 
 /// Constants of type `f32`.
 #[derive(Default)]
@@ -14,10 +15,6 @@ pub(super) struct Floats {
     /// Those that LLVM is not to know as such.
     pub(super) kept: Vec<String>,
 }
-
-/// Constants of a vector loop beyond which there are too few registers for all of them. As constants, LLVM then broadcasts
-/// them from memory for every vector; as what it does not know they stay in registers, or are operands in memory.
-const CONSTANTS_MAX: usize = 8;
 
 impl Emitter<'_> {
     /// The value that this is another name of.
@@ -77,7 +74,7 @@ impl Emitter<'_> {
                 splats.push((*value, self.inline_values.operand(*arg).to_string()));
             }
         }
-        if splats.len() <= CONSTANTS_MAX {
+        if splats.len() <= cpu::CONSTANTS_MAX {
             return;
         }
         for (value, literal) in splats {

@@ -14,6 +14,7 @@ use super::stream::{MemoryId, Stream, known, operations};
 use crate::emit::Writer;
 use crate::ir::graph::Access;
 use crate::ir::kernel::{Address, BufferId, Expr, Fold, Kernel, Lanes, NEXT_ROW_MIN, Stmt, Value};
+use crate::target::tuning_table::cpu;
 
 /// What the loops of a kernel ask for.
 pub(super) struct Asks {
@@ -54,10 +55,6 @@ fn next_of(kernel: &Kernel, stmts: &[Stmt], next: &mut FxHashSet<(BufferId, Valu
     }
 }
 
-/// Operations of a lane from which on a loop takes longer than memory does. With fewer it waits for what it asks for: rows of a layer norm,
-/// which are gone through three times with few, took up to a fifth longer so.
-const BUSY_MIN: usize = 8;
-
 /// Operations that a lane's part of a row takes, where it pays to ask beside them: not where memory is written, nor where integers are
 /// combined, as of `argmax`, which comparisons do as fast as memory gives them: rows of 1000 took a tenth longer.
 fn computed(kernel: &Kernel, body: &[Stmt], folds: &[Fold]) -> usize {
@@ -85,7 +82,7 @@ fn read_again(kernel: &Kernel, item: &[Stmt]) -> Vec<(BufferId, Value)> {
     }
     let busiest = runs.iter().filter_map(|((buffer, ..), runs)| {
         let (computed, index) = runs[1..].iter().max_by_key(|(computed, _)| *computed)?;
-        (*computed >= BUSY_MIN).then_some((*buffer, *index))
+        (*computed >= cpu::PREFETCH_OPS_MIN).then_some((*buffer, *index))
     });
     busiest.collect()
 }

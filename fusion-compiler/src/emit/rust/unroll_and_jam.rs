@@ -11,24 +11,14 @@ use super::stream::LANE;
 use crate::emit::Writer;
 use crate::ir::kernel::{Expr, Stmt, Value};
 use crate::ir::op::Op;
+use crate::target::tuning_table::cpu;
 
-/// Vectors that are written side by side …
-pub(super) const COPIES: usize = 4;
-/// … each of so many lanes: those of the widest vectors there are. 2¹⁶ elements of a chain of two tanh, a root and an
-/// exponential took 0.75 of the time of one vector after another, and 0.7 with the narrower ones of AVX2.
+/// Lanes of the widest vectors, of which `JAM_COPIES` are interleaved.
 pub(super) const VECTOR_LANES: usize = 16;
-
-/// Operations one after another of a lane beyond which a loop waits for them. A single exponential, with what divides by it, has
-/// fewer: memory or the unit that divides is as slow. Where lanes of long rows are combined, too, the partial
-/// results are so many that others do not wait; short rows have too few lanes.
-const DEPTH_MIN: usize = 20;
-
-/// Statements of a lane beyond which copies are too much for who compiles them; among so many are some that do not wait for others.
-const STATEMENTS_MAX: usize = 200;
 
 /// Whether the lanes of a loop wait for themselves.
 pub(super) fn pays(lanes: &[Stmt]) -> bool {
-    if lanes.len() > STATEMENTS_MAX {
+    if lanes.len() > cpu::JAM_STATEMENTS_MAX {
         return false;
     }
     let mut depths: FxHashMap<Value, usize> = FxHashMap::default();
@@ -45,7 +35,7 @@ pub(super) fn pays(lanes: &[Stmt]) -> bool {
             deepest = deepest.max(depth);
         }
     }
-    deepest >= DEPTH_MIN
+    deepest >= cpu::JAM_DEPTH_MIN
 }
 
 impl Emitter<'_> {
@@ -57,7 +47,7 @@ impl Emitter<'_> {
         own: &FxHashSet<Value>,
         print: impl Fn(&mut Writer, &Stmt),
     ) {
-        let copies = |text: String| (0..COPIES).map(|copy| of_copy(&text, own, copy)).collect();
+        let copies = |text: String| (0..cpu::JAM_COPIES).map(|copy| of_copy(&text, own, copy)).collect();
         self.blocks(out, stmts, &copies, &print);
     }
 }

@@ -8,29 +8,14 @@ use rustc_hash::FxHashSet;
 use super::combine::{Combine, PART, RESULT};
 use super::prefetch::{Asked, ask};
 use super::stream::{LANE, MemoryId, OPS, Stream, known, operations};
-use super::unroll_and_jam::{self, COPIES, VECTOR_LANES};
+use super::unroll_and_jam::{self, VECTOR_LANES};
 use super::{Emitter, memory, names, scalar, tuple};
 use crate::emit::Writer;
 use crate::ir::graph::Access;
 use crate::ir::kernel::{
     Address, Builtin, CACHE_LINE, Expr, Fold, Kernel, Lanes, STREAM_LANES, SharedId, Stmt, Value,
 };
-
-/// Operations of a lane for each byte of its runs beside which memory is what a loop waits for, however wide its vectors are. AdamW has
-/// 0.8, with three runs that it also writes, and an exponential three.
-const LIGHT_MAX: usize = 1;
-
-/// Statements of a lane up to which what it writes may go around the caches. More, and vectors side by side, are better off as a loop,
-/// whose stores the caches do beside the arithmetic: 2²⁴ elements of a chain of twelve took 28 ms when streamed, else 20; but two threads
-/// that share memory take 4.0 for `gelu_tanh`, else 4.6, and 5.1 for SwiGLU, else 6.3.
-const STREAMED_MAX: usize = 64;
-
-/// The same of lanes that ask for their numbers, or read what lies apart. Of so few as are in a line LLVM makes no vectors: of 2²³ elements
-/// a padding took 9.0 ms, where tiles take 1.6.
-const STREAMED_APART_MAX: usize = 16;
-
-/// Lanes whose memory is asked for at a time, some way ahead: more at once than a processor waits for would hold it up.
-const FETCH_LANES: usize = 256;
+use crate::target::tuning_table::cpu;
 
 /// A loop as its function is called.
 pub(super) struct VectorLoop<'a> {
@@ -81,7 +66,7 @@ impl Emitter<'_> {
             let is_light = self.light.get().unwrap_or(true) && self.is_light(&lanes, folds, &run);
             self.light.set(Some(is_light));
             let streamed = (0..run.streams.len()).filter(|&i| self.is_only_written(&run.streams[i]));
-            let most = if run.is_apart { STREAMED_APART_MAX } else { STREAMED_MAX };
+            let most = if run.is_apart { cpu::STREAMED_APART_MAX } else { cpu::STREAMED_MAX };
             let streams = folds.is_empty() && lanes.len() <= most && !unroll_and_jam::pays(&lanes);
             let streamed: Vec<usize> = streamed.filter(|_| streams).collect();
             if let Some(MemoryId::Buffer(buffer)) = streamed.first().map(|&i| run.streams[i].memory) {
@@ -104,7 +89,7 @@ impl Emitter<'_> {
         let ops = operations(lanes, folds);
         let bytes = run.streams.iter().map(|stream| self.element_bytes(stream)).sum::<usize>();
         let is_wide = run.streams.iter().all(|stream| self.element_bytes(stream) >= 4);
-        is_wide && !run.is_apart && ops <= LIGHT_MAX * bytes
+        is_wide && !run.is_apart && ops <= cpu::LIGHT_OPS_MAX * bytes
     }
 
     /// Whether lanes read what lies apart, or may not read at all.
@@ -132,7 +117,7 @@ impl Emitter<'_> {
         let own: FxHashSet<Value> = lanes.iter().flat_map(Stmt::made).collect();
         let pays = combines.is_empty() && unroll_and_jam::pays(lanes);
         if pays {
-            inside.line(format_args!("let whole = count - count % {};", COPIES * VECTOR_LANES));
+            inside.line(format_args!("let whole = count - count % {};", cpu::JAM_COPIES * VECTOR_LANES));
             self.copies(&mut inside, lanes, &streams, counts, &own);
         }
         let rest = if pays { "whole" } else { "0" };
@@ -177,7 +162,7 @@ impl Emitter<'_> {
         counts: bool,
         own: &FxHashSet<Value>,
     ) {
-        let together = COPIES * VECTOR_LANES;
+        let together = cpu::JAM_COPIES * VECTOR_LANES;
         out.block(format_args!("for at in (0..whole).step_by({together}) {{"), |out| {
             for (i, stream) in streams.iter().enumerate() {
                 out.line(format_args!("let p{i} = {}p{i}[at..][..{together}];", self.borrow(stream)));
@@ -186,7 +171,7 @@ impl Emitter<'_> {
                 out.line("let first = first + at;");
             }
             out.block(format_args!("for j in 0..{VECTOR_LANES} {{"), |out| {
-                for copy in (0..COPIES).filter(|_| counts) {
+                for copy in (0..cpu::JAM_COPIES).filter(|_| counts) {
                     out.line(format_args!("let {LANE}_{copy} = first + j + {};", VECTOR_LANES * copy));
                 }
                 self.side_by_side(out, lanes, own, |out, stmt| self.lane_stmt(out, stmt, streams));
@@ -247,7 +232,7 @@ impl Emitter<'_> {
         run: &VectorLoop,
         (streamed, asked): (&[usize], &[Asked]),
     ) {
-        let is_short = known(len).is_some_and(|len| len <= FETCH_LANES);
+        let is_short = known(len).is_some_and(|len| len <= cpu::FETCH_LANES);
         if streamed.is_empty() && (asked.is_empty() || is_short) {
             ask(out, asked, "p");
             out.line(format_args!("{};", run.call(len, "0", |i| format!("p{i}"))));
@@ -256,7 +241,7 @@ impl Emitter<'_> {
         let strip = if asked.is_empty() {
             len.into()
         } else {
-            format!("if prefetcher.are_ahead() {{ {FETCH_LANES} }} else {{ {len} }}")
+            format!("if prefetcher.are_ahead() {{ {} }} else {{ {len} }}", cpu::FETCH_LANES)
         };
         out.line(format_args!("let strip = {strip};"));
         let ranges: Vec<String> = streamed.iter().map(|i| format!("tiles(p{i})")).collect();

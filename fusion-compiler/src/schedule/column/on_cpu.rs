@@ -20,22 +20,14 @@ use crate::ir::graph::{Access, NodeId};
 use crate::ir::kernel::{IndexWidth, Lanes, Shared, SharedId, SharedLen, Stmt, Type, Value, Values};
 use crate::ir::op::Op;
 use crate::target::TargetFacts;
-
-/// Rows that a thread goes through together: their partial results stay in the smallest cache.
-const GRAIN: u32 = 512;
-
-/// Elements of each row that are combined between reading what is so far and writing it.
-const AT_ONCE: i64 = 4;
-
-/// Statements for an element beside which what is so far takes no time.
-const STATEMENTS_MAX: usize = 12;
+use crate::target::tuning_table::cpu;
 
 pub(super) fn on_cpu(work: &Work<'_>, facts: &TargetFacts, space: &ColumnSpace) -> Scheduled {
     let mut body =
         Body::new(work, facts, &space.dims, work.name.into(), (IndexWidth::Bits64, Addressing::Whole));
     body.run_along(space.rows - 1);
     let zero = body.top().index(0);
-    let items = Items::of(&mut body, &space.minor().extent, GRAIN);
+    let items = Items::of(&mut body, &space.minor().extent, cpu::COLUMN_GRAIN);
     let Items { item, row, col: first, len, .. } = items;
     let mut rows = body.decode_dims(row, space.rows - 1);
     rows.push(first);
@@ -64,7 +56,7 @@ pub(super) fn on_cpu(work: &Work<'_>, facts: &TargetFacts, space: &ColumnSpace) 
     }
     let (inside, _) = body.take();
     items.deal(&mut body, inside);
-    scheduled(body, vec![], space.iteration_space(GRAIN), i64::from(GRAIN))
+    scheduled(body, vec![], space.iteration_space(cpu::COLUMN_GRAIN), i64::from(cpu::COLUMN_GRAIN))
 }
 
 /// Neighbouring rows that a thread of the CPU goes through together.
@@ -94,7 +86,7 @@ impl Block<'_> {
             let mut vars = vars.clone();
             let first = body.top().declare(INDEX);
             vars.splice(vars.len() - 1.., [first]);
-            (first, self.elements(body, (pass, &total), &vars, AT_ONCE))
+            (first, self.elements(body, (pass, &total), &vars, cpu::COLUMN_TERMS))
         });
         let stmts = self.along(body, &vars, inside, at_once);
         body.item().body.push(start);
@@ -146,8 +138,8 @@ impl Block<'_> {
         // What is written is one run, in which each element is read at one place.
         let is_written = self.work.operands.iter().any(|operand| operand.access == Access::ReadWrite);
         let takes_turns = self.space.part.as_ref().is_some_and(|part| part.interleave.is_some());
-        let are_many = last.as_const().is_none_or(|count| count >= 2 * AT_ONCE);
-        of_one.len() <= STATEMENTS_MAX && !is_written && !takes_turns && are_many
+        let are_many = last.as_const().is_none_or(|count| count >= 2 * cpu::COLUMN_TERMS);
+        of_one.len() <= cpu::COLUMN_STATEMENTS_MAX && !is_written && !takes_turns && are_many
     }
 
     /// Gives the results to the loop that stores them.
@@ -222,7 +214,7 @@ impl Block<'_> {
             if let Some((var, inside)) = at_once.take() {
                 let inside = vec![Stmt::Vector { len: self.len, body: inside, folds: vec![] }];
                 let end = self.whole(body, dim);
-                let step = body.top().index(AT_ONCE);
+                let step = body.top().index(cpu::COLUMN_TERMS);
                 loops.push(Steps { var, step, end, ..steps }.pass(vec![], inside));
                 steps.start = end;
             }
@@ -236,7 +228,7 @@ impl Block<'_> {
     fn whole(&self, body: &mut Body<'_>, dim: usize) -> Value {
         let extent = &self.space.dims[dim].extent;
         match (self.part.as_ref().filter(|part| part.along == dim), extent.as_const()) {
-            (None, Some(count)) => body.top().index(count - count % AT_ONCE),
+            (None, Some(count)) => body.top().index(count - count % cpu::COLUMN_TERMS),
             (part, _) => {
                 let (count, end) = match part {
                     Some(part) => (part.pass.len, part.end),
@@ -245,7 +237,7 @@ impl Block<'_> {
                         (count, count)
                     }
                 };
-                let most = body.top().index(AT_ONCE - 1);
+                let most = body.top().index(cpu::COLUMN_TERMS - 1);
                 let mut b = body.item();
                 let over = b.apply(Op::And, &[count, most]);
                 b.apply(Op::Sub, &[end, over])

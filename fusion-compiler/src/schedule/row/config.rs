@@ -7,6 +7,7 @@ use crate::schedule::passes::{PassCount, passes};
 use crate::schedule::row_space::RowSpace;
 use crate::schedule::space::{lanes, product};
 use crate::schedule::{Operand, Work};
+use crate::target::tuning_table::ptx;
 use crate::target::{TargetFacts, Team, Vectors, team};
 
 /// How the elements lie that a thread takes at a time.
@@ -20,9 +21,6 @@ pub(super) enum Placement {
     /// lies so; what those leave of a row is taken by itself, and so is every element where some are combined.
     Unaligned(BufferId),
 }
-
-/// As a layer norm of a sum has: two that are added, scale and bias, the sum and the result.
-const OPERANDS_MAX: usize = 6;
 
 /// A variant of a GPU kernel.
 #[derive(Clone, Copy)]
@@ -95,7 +93,12 @@ impl RowConfig {
             Placement::Apart => false,
         };
         let is_known = product(space.line()).as_const().is_some();
-        if !waits || is_known || !self.stages || self.lanes != 4 || work.operands.len() > OPERANDS_MAX {
+        if !waits
+            || is_known
+            || !self.stages
+            || self.lanes != 4
+            || work.operands.len() > ptx::LOAD_UNROLL_OPERANDS_MAX
+        {
             return 1;
         }
         let reads = |operand: &&Operand| operand.access != Access::Write && work.lies_as_rows(operand);
