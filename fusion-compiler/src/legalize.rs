@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::kernel::{
     Buffer, Builder, Builtin, Carried, Expr, Fold, Kernel, Lanes, LoopKind, Scope, Shared, SharedId,
-    SharedLen, Shuffle, Stmt, Type, Uniform, Value, Values, WARP,
+    SharedLen, Shuffle, Stmt, ThreadMap, Type, Uniform, Value, Values, WARP,
 };
 use crate::ir::op::Op;
 use crate::ops::Lower;
@@ -32,10 +32,7 @@ pub fn legalize(mut kernel: Kernel, dialect: Dialect) -> Kernel {
         types: &mut kernel.types,
         uniforms: &mut kernel.uniforms,
         shared: &mut kernel.shared,
-        team: kernel.team,
-        rows_per_team: kernel.rows_per_team,
-        cyclic: kernel.cyclic,
-        cluster: kernel.cluster,
+        threads: kernel.threads,
         has_mail: false,
         renamed: FxHashMap::default(),
     };
@@ -53,10 +50,7 @@ struct Legalizer<'k> {
     types: &'k mut Vec<Type>,
     uniforms: &'k mut Vec<Uniform>,
     shared: &'k mut Vec<Shared>,
-    team: u32,
-    rows_per_team: u32,
-    cyclic: bool,
-    cluster: bool,
+    threads: ThreadMap,
     /// True if the blocks of a cluster have exchanged values in the current iteration.
     has_mail: bool,
     renamed: FxHashMap<Value, Value>,
@@ -64,7 +58,7 @@ struct Legalizer<'k> {
 
 impl Legalizer<'_> {
     fn block(&mut self, body: Vec<Stmt>, out: &mut Vec<Stmt>) {
-        let (dialect, team) = (self.dialect, self.team);
+        let (dialect, team) = (self.dialect, self.threads.team);
         for mut stmt in body {
             stmt.for_each_operand_mut(|operand| {
                 *operand = self.renamed.get(operand).copied().unwrap_or(*operand)
@@ -125,8 +119,8 @@ impl Legalizer<'_> {
     /// Lowers an all-reduce over the threads of a team.
     fn combine(&mut self, fold: &Fold, out: &mut Vec<Stmt>) {
         let made = match self.dialect {
-            Dialect::Ptx if self.cluster => self.by_cluster(fold, out),
-            Dialect::Ptx if self.rows_per_team == 1 || !self.cyclic => self.by_shuffles(fold, out),
+            Dialect::Ptx if self.threads.cluster => self.by_cluster(fold, out),
+            Dialect::Ptx if self.threads.rows == 1 || !self.threads.cyclic => self.by_shuffles(fold, out),
             Dialect::Ptx | Dialect::Wgsl => self.through_memory(fold, out),
             Dialect::Cpu => unreachable!("the CPU has no teams"),
         };
@@ -137,11 +131,11 @@ impl Legalizer<'_> {
     /// thread combines few partial results by itself, in the order of the shuffles. The redundant work takes
     /// no more instructions than shuffles, and does not wait for a chain of them.
     fn by_shuffles(&mut self, fold: &Fold, out: &mut Vec<Stmt>) -> Vec<Value> {
-        if self.team <= WARP {
-            return self.fold_warp(fold, fold.over.clone(), self.team / self.rows_per_team, out);
+        if self.threads.team <= WARP {
+            return self.fold_warp(fold, fold.over.clone(), self.threads.per_row(), out);
         }
         let of_warp = self.fold_down(fold, fold.over.clone(), WARP, out);
-        let warps = self.team / WARP;
+        let warps = self.threads.team / WARP;
         let memory = self.shared_memory(fold, warps);
         let mut b = self.builder(out);
         let thread = b.builtin(Builtin::ThreadId);
@@ -228,8 +222,8 @@ impl Legalizer<'_> {
     /// Reduces over a team through shared memory: in each stage, fewer threads combine several elements each.
     /// Elements of rows that share the team alternate in memory.
     fn through_memory(&mut self, fold: &Fold, out: &mut Vec<Stmt>) -> Vec<Value> {
-        let memory = self.shared_memory(fold, self.team);
-        let (team, rows, cyclic) = (self.team, self.rows_per_team, self.cyclic);
+        let memory = self.shared_memory(fold, self.threads.team);
+        let ThreadMap { team, rows, cyclic, .. } = self.threads;
         let mut b = self.builder(out);
         let thread = b.builtin(Builtin::ThreadId);
         let (place, row) = match (rows, cyclic) {
@@ -432,7 +426,7 @@ impl Legalizer<'_> {
         (start, end, step): (Value, Value, Value),
         out: &mut Vec<Stmt>,
     ) -> (Value, Value, Value) {
-        let (dialect, team, cluster) = (self.dialect, self.team, self.cluster);
+        let (dialect, ThreadMap { team, cluster, .. }) = (self.dialect, self.threads);
         let mut b = self.builder(out);
         match dialect {
             Dialect::Wgsl => unreachable!("a thread has one iteration"),

@@ -369,13 +369,13 @@ fn variants(
 /// Returns the configs with each way to reduce over a team, in order of preference. Parts of split rows are
 /// so long that the way does not matter.
 fn forms(target: Target, config: Config) -> Vec<Config> {
-    let matters = |scheduled: &Scheduled| scheduled.common && scheduled.kernel.rows_per_team == 1;
+    let matters = |scheduled: &Scheduled| scheduled.common && scheduled.kernel.threads.rows == 1;
     if target != Target::Wgsl || !config.iter().any(matters) {
         return vec![config];
     }
     let mut by_subgroups = config.clone();
     for scheduled in by_subgroups.iter_mut().filter(|scheduled| matters(scheduled)) {
-        scheduled.when.push(Condition::Subgroups(scheduled.kernel.team));
+        scheduled.when.push(Condition::Subgroups(scheduled.kernel.threads.team));
     }
     vec![by_subgroups, config]
 }
@@ -401,7 +401,7 @@ fn launch(
     let are_beside = buffers.iter().map(|buffer| matches!(buffer.reach, Footprint::Strided { .. }));
     debug_assert!(are_beside.eq(kernel.buffers.iter().map(|buffer| buffer.strided)), "{kernel}");
     let prologue = has_prologue(&kernel);
-    let (team, buffers) = (kernel.team, buffers.into());
+    let (team, buffers) = (kernel.threads.team, buffers.into());
     // The dialect may ask for one more uniform, so the list of uniforms is known only with the code.
     let spec = LaunchSpec::new(kernel.name.clone(), kernel.index, space);
     let spec = LaunchSpec { buffers, team, row_memory, bytes, trips, prologue, cluster, ..spec };

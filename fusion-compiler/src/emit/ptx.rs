@@ -39,7 +39,7 @@ pub fn ptx(kernel: &Kernel) -> String {
     emitter.body(&kernel.body);
     emitter.out.line("ret;");
     let mut out = Writer::new();
-    let header = if kernel.cluster { CLUSTER_HEADER } else { HEADER };
+    let header = if kernel.threads.cluster { CLUSTER_HEADER } else { HEADER };
     header.iter().for_each(|line| out.line(line));
     out.line("");
     for (i, _) in kernel.shared.iter().enumerate().filter(|(_, shared)| shared.len == SharedLen::AtLaunch) {
@@ -358,9 +358,9 @@ impl<'k> Emitter<'k> {
 
     /// A value of another thread, one of 64 bits by its halves.
     fn shuffle(&mut self, d: Register, arg: Register, dtype: DType, from: Shuffle) {
-        let Kernel { team, rows_per_team, .. } = *self.kernel;
+        let threads = self.kernel.threads;
         // The bits of a thread's number that its first has, too: where rows share a warp, those of the row.
-        let kept = if team <= WARP { WARP - team / rows_per_team } else { 0 };
+        let kept = if threads.team <= WARP { WARP - threads.per_row() } else { 0 };
         let (mode, from, clamp) = match from {
             Shuffle::Down(distance) => ("down", distance, 31),
             Shuffle::First => ("idx", 0, kept << 8 | 31),

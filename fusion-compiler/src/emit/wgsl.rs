@@ -95,7 +95,8 @@ impl Emitter<'_> {
         }
         self.declare_shared(out);
         out.line(UNIFORM_DECLARATION);
-        let block = if self.kernel.team > 1 { self.kernel.team } else { 256 };
+        let team = self.kernel.threads.team;
+        let block = if team > 1 { team } else { 256 };
         out.line(format_args!("override block: u32 = {block}u;"));
         out.line("override rest: bool = true;");
         out.line("override shifted: bool = true;");

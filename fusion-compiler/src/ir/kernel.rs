@@ -376,15 +376,8 @@ pub struct Kernel {
     pub body: Vec<Stmt>,
     /// Width of `DType::Index`.
     pub index: IndexWidth,
-    /// Number of threads in a team, a power of two; 1 if each thread works alone.
-    pub team: u32,
-    /// Rows that a team works on at a time, a power of two. Only the threads that share a row combine their
-    /// values.
-    pub rows_per_team: u32,
-    /// True if a thread's row is its number modulo `rows_per_team`; else consecutive threads share a row.
-    pub cyclic: bool,
-    /// True if the blocks of a cluster share an iteration. Each block is then a team.
-    pub cluster: bool,
+    /// Mapping of iterations to threads.
+    pub threads: ThreadMap,
     /// Iterations of an innermost loop that are loaded before the first is used, a power of two. PTX only.
     ///
     /// The remaining iterations are loaded in groups of half as many, and so on. With 1, the target's
@@ -392,6 +385,30 @@ pub struct Kernel {
     pub load_unroll: u32,
     /// Shared memory of a block.
     pub shared: Vec<Shared>,
+}
+
+/// A mapping of the iterations of a kernel to threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ThreadMap {
+    /// Number of threads in a team, a power of two; 1 if each thread works alone.
+    pub team: u32,
+    /// Rows that a team works on at a time, a power of two. Only the threads that share a row combine their
+    /// values.
+    pub rows: u32,
+    /// True if a thread's row is its number modulo `rows`; else consecutive threads share a row.
+    pub cyclic: bool,
+    /// True if the blocks of a cluster share an iteration. Each block is then a team.
+    pub cluster: bool,
+}
+
+impl ThreadMap {
+    /// The mapping to threads that each work alone.
+    pub const ALONE: ThreadMap = ThreadMap { team: 1, rows: 1, cyclic: false, cluster: false };
+
+    /// Returns the number of threads that share a row.
+    pub fn per_row(self) -> u32 {
+        self.team / self.rows
+    }
 }
 
 impl Kernel {
@@ -404,10 +421,7 @@ impl Kernel {
             types: vec![],
             body: vec![],
             index,
-            team: 1,
-            rows_per_team: 1,
-            cyclic: false,
-            cluster: false,
+            threads: ThreadMap::ALONE,
             load_unroll: 1,
             shared: vec![],
         }

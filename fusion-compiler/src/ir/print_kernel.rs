@@ -35,13 +35,10 @@ impl Display for Kernel {
                 SharedLen::Mailbox => writeln!(f, "  shared {i}: mailbox of {}", shared.dtype)?,
             }
         }
-        if self.team > 1 {
-            let rows_per_team = if self.rows_per_team > 1 {
-                format!(" on {} rows", self.rows_per_team)
-            } else {
-                String::new()
-            };
-            writeln!(f, "  teams of {} threads{rows_per_team}", self.team)?;
+        if self.threads.team > 1 {
+            let rows_per_team =
+                if self.threads.rows > 1 { format!(" on {} rows", self.threads.rows) } else { String::new() };
+            writeln!(f, "  teams of {} threads{rows_per_team}", self.threads.team)?;
         }
         block(self, f, &self.body, 1)
     }

@@ -142,7 +142,7 @@ impl<'k> Verifier<'k> {
 
     fn barrier(&self, among: Scope) -> Result<(), String> {
         let misses = match among {
-            Scope::Cluster if !self.kernel.cluster => {
+            Scope::Cluster if !self.kernel.threads.cluster => {
                 return Err("a barrier of a cluster without one".into());
             }
             Scope::Block | Scope::Team | Scope::Cluster => self.branched,
@@ -152,7 +152,7 @@ impl<'k> Verifier<'k> {
     }
 
     fn mail(&mut self, mail: ClusterExchange) -> Result<(), String> {
-        if !self.kernel.cluster {
+        if !self.kernel.threads.cluster {
             return Err("mail in a kernel without clusters".into());
         }
         let mailbox = |id: SharedId| match self.kernel.shared.get(usize::from(id.0)) {
@@ -198,7 +198,7 @@ impl<'k> Verifier<'k> {
             Stmt::Let(..) => self.most_varying(operands),
             // A conservative answer, because no check needs a better one.
             Stmt::Loop { .. } | Stmt::Vector { .. } => Varies::ByThread,
-            Stmt::AllReduce(_) if self.kernel.rows_per_team > 1 => Varies::ByThread,
+            Stmt::AllReduce(_) if self.kernel.threads.rows > 1 => Varies::ByThread,
             Stmt::AllReduce(_)
             | Stmt::Store(..)
             | Stmt::StoreShared(..)

@@ -24,8 +24,8 @@ const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
 /// Returns the kernel with reductions by subgroups, under a name of its own.
 pub fn by_subgroups(mut kernel: Kernel) -> Kernel {
     let body = std::mem::take(&mut kernel.body);
-    let Kernel { types, uniforms, shared, team, .. } = &mut kernel;
-    kernel.body = Lowering { types, uniforms, shared, team: *team }.block(body);
+    let Kernel { types, uniforms, shared, threads, .. } = &mut kernel;
+    kernel.body = Lowering { types, uniforms, shared, team: threads.team }.block(body);
     kernel.name.push_str("_subgroups");
     kernel
 }

@@ -48,7 +48,8 @@ fn teams(team: u32, op: Op, (components, folds): (usize, usize)) -> Kernel {
 fn kernel(team: u32, types: Vec<Type>, uniforms: Vec<Uniform>, body: Vec<Stmt>) -> Kernel {
     let buffer = |name: &str, access| Buffer::new(name, DType::F32, access);
     let buffers = vec![buffer("a", Access::Read), buffer("out", Access::Write)];
-    Kernel { buffers, uniforms, types, body, team, ..Kernel::new("sample", IndexWidth::Bits32) }
+    let threads = ThreadMap { team, ..ThreadMap::ALONE };
+    Kernel { buffers, uniforms, types, body, threads, ..Kernel::new("sample", IndexWidth::Bits32) }
 }
 
 /// Legalizes a kernel. The verifier accepts it before and after.
@@ -83,10 +84,15 @@ fn a_warp_combines_by_shuffles_alone() {
     assert_eq!(distances(&small), [4, 2, 1]);
 }
 
+/// Returns the kernel with teams that work on several rows at a time.
+fn of_rows(rows: u32, cyclic: bool, kernel: Kernel) -> Kernel {
+    Kernel { threads: ThreadMap { rows, cyclic, ..kernel.threads }, ..kernel }
+}
+
 /// Two rows share a warp. Each half reduces its own values, and its first thread broadcasts the result.
 #[test]
 fn rows_that_share_a_warp_combine_apart() {
-    let two = Kernel { rows_per_team: 2, ..teams(32, Op::Add, (1, 1)) };
+    let two = of_rows(2, false, teams(32, Op::Add, (1, 1)));
     let kernel = legal(two, Dialect::Ptx);
     assert_eq!((distances(&kernel), kernel.shared.len()), (vec![8, 4, 2, 1], 0));
     let text = crate::emit::ptx::ptx(&kernel);
@@ -94,7 +100,7 @@ fn rows_that_share_a_warp_combine_apart() {
     let told: Vec<&str> = text.lines().filter(|line| line.contains("shfl.sync.idx")).collect();
     assert!(matches!(told[..], [one] if one.ends_with(", 0, 4127, 0xffffffff;")), "{told:?}");
     // Threads of different rows alternate in a larger team.
-    let two = Kernel { rows_per_team: 2, cyclic: true, ..teams(64, Op::Add, (1, 1)) };
+    let two = of_rows(2, true, teams(64, Op::Add, (1, 1)));
     let kernel = legal(two, Dialect::Ptx);
     assert_eq!((distances(&kernel), kernel.shared.len()), (vec![], 1));
 }
@@ -192,7 +198,7 @@ fn where_warps_are_unknown_memory_is_combined_eight_at_a_time() {
 #[test]
 fn rows_that_share_a_group_combine_apart() {
     for cyclic in [true, false] {
-        let eight = Kernel { rows_per_team: 8, cyclic, ..teams(64, Op::Add, (1, 1)) };
+        let eight = of_rows(8, cyclic, teams(64, Op::Add, (1, 1)));
         let kernel = legal(eight, Dialect::Wgsl);
         assert_eq!(ends_of_loops(&kernel), [(64, 8)], "each of eight threads combines eight");
         assert_eq!(count(&kernel, "barrier"), 3);

@@ -61,8 +61,8 @@ fn traits(launches: &[Scheduled]) -> Traits {
     Traits {
         launches: launches.len(),
         lanes: kernels().flat_map(|kernel| &kernel.types).map(lanes).max().unwrap_or(1),
-        threads: kernels().map(|kernel| kernel.team / kernel.rows_per_team).max().unwrap_or(1),
-        cluster: kernels().any(|kernel| kernel.cluster),
+        threads: kernels().map(|kernel| kernel.threads.per_row()).max().unwrap_or(1),
+        cluster: kernels().any(|kernel| kernel.threads.cluster),
         stages: launches.iter().any(stages),
         line: launches.iter().any(|launch| launch.line),
         wide: kernels().any(|kernel| kernel.index == IndexWidth::Bits64),

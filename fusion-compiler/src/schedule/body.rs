@@ -15,8 +15,8 @@ use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{AxisSet, NodeId, NodeKind, ParamId};
 use crate::ir::kernel::{
-    Buffer, BufferId, Builder, Builtin, Expr, IndexWidth, Kernel, Lanes, Shared, SharedId, Stmt, Type,
-    UNIFORM_LEN, Uniform, UniformId, Value, Values,
+    Buffer, BufferId, Builder, Builtin, Expr, IndexWidth, Kernel, Lanes, Shared, SharedId, Stmt, ThreadMap,
+    Type, UNIFORM_LEN, Uniform, UniformId, Value, Values,
 };
 use crate::ir::op::Op;
 use crate::ir::plan::{BufferArg, Footprint, UniformArg};
@@ -219,9 +219,10 @@ impl<'w> Body<'w> {
         &self.dims[self.vector - usize::from(self.line.is_some())..=self.vector]
     }
 
-    /// Threads that work on a row together, or on so many side by side, and whether those of each take turns.
-    pub(super) fn set_team(&mut self, team: u32, (rows_per_team, cyclic): (u32, bool)) {
-        (self.kernel.team, self.kernel.rows_per_team, self.kernel.cyclic) = (team, rows_per_team, cyclic);
+    /// Sets the mapping of rows to threads. The blocks of a cluster have ranks.
+    pub(super) fn set_threads(&mut self, threads: ThreadMap) {
+        self.kernel.threads = threads;
+        self.rank = threads.cluster.then(|| self.top().builtin(Builtin::ClusterRank));
     }
 
     /// Returns the numbers of the lanes.
@@ -232,12 +233,6 @@ impl<'w> Body<'w> {
     /// Says how many iterations of loops along rows read at once.
     pub(super) fn set_load_unroll(&mut self, load_unroll: u32) {
         self.kernel.load_unroll = load_unroll;
-    }
-
-    /// Says that the blocks of a cluster work on a row together.
-    pub(super) fn set_cluster(&mut self) {
-        self.kernel.cluster = true;
-        self.rank = Some(self.top().builtin(Builtin::ClusterRank));
     }
 
     /// Shared memory of the kernel.

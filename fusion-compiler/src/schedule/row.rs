@@ -159,11 +159,8 @@ fn on_gpu(
     let cluster = config.team.cluster.then(|| Cluster::new(space, config, staged));
     let space = &cluster.as_ref().map_or(Cow::Borrowed(space), |cluster| Cow::Owned(cluster.part(space)));
     let mut body = Body::new(work, facts, &space.dims, name, (config.index, Addressing::Whole));
-    body.set_team(config.team.threads, (config.rows_per_team, config.cyclic));
+    body.set_threads(config.threads());
     body.set_load_unroll(config.turns(work, space));
-    if cluster.is_some() {
-        body.set_cluster();
-    }
     body.vectors = config.vectors_of().map(|of| (of, config.lanes));
     let start = body.uniform(UniformArg::Start, DType::Index, "start");
     let end = body.uniform(UniformArg::End, DType::Index, "end");
@@ -175,7 +172,7 @@ fn on_gpu(
         top.index(i64::from(at_once)),
         top.index(i64::from(config.rows_per_team)),
     );
-    let threads = config.team.threads / config.rows_per_team;
+    let threads = config.threads().per_row();
     let (thread, column) = match config.rows_per_team {
         1 => (thread, None),
         _ if !config.cyclic => {

@@ -99,12 +99,9 @@ fn dims() {
 
 #[test]
 fn results() {
-    refused(
-        "pub fn f(x: f32[N, D], y: f32[N]) -> f32[N] { x * y }",
-        &[
-            "this value has the dim `D`, which the result [N] lacks: declare `[N, D]`, or reduce over `D`, as in `mean(x, D)`",
-        ],
-    );
+    let message = "this value has the dim `D`, which the result [N] lacks: \
+                   declare `[N, D]`, or reduce over `D`, as in `mean(x, D)`";
+    refused("pub fn f(x: f32[N, D], y: f32[N]) -> f32[N] { x * y }", &[message]);
     refused(
         "pub fn f(x: f32[C]) -> (f32[N, C], i32[M]) { (x, 3) }",
         &[

@@ -42,7 +42,7 @@ impl Emitter<'_> {
         self.mark(&again);
         let stores = || body.iter().any(|stmt| matches!(stmt, Stmt::Store(..)));
         let handed_on: usize = carried.iter().map(|one| self.registers[one.var.0 as usize].len()).sum();
-        if self.kernel.team >= CROWD && (handed_on > ptx::HANDED_ON_MAX || stores()) {
+        if self.kernel.threads.team >= CROWD && (handed_on > ptx::HANDED_ON_MAX || stores()) {
             self.line(".pragma \"nounroll\";");
         }
         self.out.text.push_str(&each);
@@ -55,8 +55,8 @@ impl Emitter<'_> {
     /// What an iteration does, but for counting.
     fn iteration(&mut self, carried: &[Carried], body: &[Stmt]) -> String {
         let from = self.out.text.len();
-        let holds =
-            self.kernel.team >= CROWD && body.iter().any(|stmt| matches!(stmt, Stmt::StoreShared(..)));
+        let holds = self.kernel.threads.team >= CROWD
+            && body.iter().any(|stmt| matches!(stmt, Stmt::StoreShared(..)));
         let around = std::mem::replace(&mut self.reads_once, holds);
         self.loops += 1;
         self.body(body);

@@ -15,7 +15,7 @@ pub(super) fn bounds(kernel: &Kernel) -> String {
     let least = if staged.is_some_and(DType::is_narrow) { 128 } else { 256 };
     let has_wide = kernel.types.iter().any(|ty| ty.dtype == DType::F64);
     let has_eight = staged.is_some() && kernel.types.iter().any(|ty| ty.lanes == Lanes::Const(8));
-    let limit = match kernel.team {
+    let limit = match kernel.threads.team {
         ..=WARP => return String::new(),
         // With as many threads, that many registers do not fit. ptxas keeps room for other blocks, which go on while the threads of
         // one wait for each other. Asked for few blocks it takes up to twice the registers: rows took an H200 a tenth longer. But
@@ -26,10 +26,10 @@ pub(super) fn bounds(kernel: &Kernel) -> String {
             of_three_blocks()
         }
         team if has_eight => few_blocks(team),
-        _ if kernel.cluster && live(kernel) <= ptx::REGISTERS => of_three_blocks(),
+        _ if kernel.threads.cluster && live(kernel) <= ptx::REGISTERS => of_three_blocks(),
         _ => String::new(),
     };
-    format!("\n.maxntid {}, 1, 1{limit}", kernel.team)
+    format!("\n.maxntid {}, 1, 1{limit}", kernel.threads.team)
 }
 
 fn of_three_blocks() -> String {

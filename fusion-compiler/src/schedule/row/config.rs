@@ -2,7 +2,7 @@
 
 use crate::fuse::Store;
 use crate::ir::graph::Access;
-use crate::ir::kernel::{BufferId, IndexWidth};
+use crate::ir::kernel::{BufferId, IndexWidth, ThreadMap};
 use crate::schedule::passes::{PassCount, passes};
 use crate::schedule::row_space::RowSpace;
 use crate::schedule::space::{lanes, product};
@@ -55,6 +55,12 @@ impl RowConfig {
             stages: false,
             common: false,
         }
+    }
+
+    /// Returns the mapping of rows to threads.
+    pub(super) fn threads(&self) -> ThreadMap {
+        let Team { threads: team, cluster, .. } = self.team;
+        ThreadMap { team, rows: self.rows_per_team, cyclic: self.cyclic, cluster }
     }
 
     /// Whose vectors are taken, if rows do not start with one.

@@ -1,7 +1,7 @@
 //! Tests of carried values, folds, shared memory, barriers and cluster exchanges.
 
 use super::*;
-use crate::ir::kernel::{Carried, ClusterExchange, Fold, Scope, Shared, SharedLen, Shuffle};
+use crate::ir::kernel::{Carried, ClusterExchange, Fold, Scope, Shared, SharedLen, Shuffle, ThreadMap};
 
 // The values of `rows`, in the order of their numbers.
 const ZERO: Value = Value(1);
@@ -16,6 +16,8 @@ const BACK: Value = Value(15);
 const OTHER: Value = Value(16);
 
 const MEMORY: SharedId = SharedId(0);
+
+const TEAM: ThreadMap = ThreadMap { team: 32, ..ThreadMap::ALONE };
 
 fn empty(types: Vec<Type>, uniforms: Vec<Uniform>, body: Vec<Stmt>) -> Kernel {
     let buffer = |name: &str, access| Buffer::new(name, DType::F32, access);
@@ -68,7 +70,7 @@ fn rows() -> Kernel {
     let (kind, carried) = (LoopKind::Team, vec![]);
     top.push(Stmt::Loop { var: row, kind, start: zero, end: n, step, carried, body });
     let shared = vec![Shared { dtype: DType::F32, len: SharedLen::Fixed(32) }];
-    Kernel { team: 32, shared, ..empty(types, uniforms, top) }
+    Kernel { threads: TEAM, shared, ..empty(types, uniforms, top) }
 }
 
 /// Returns a kernel that folds the lanes of a vector to the largest value and its position, two components.
@@ -334,7 +336,7 @@ fn in_warps(shift: Option<i64>, guarded: Vec<Stmt>, shuffles: bool) -> Result<()
             .bind(F32, Expr::Shuffle(x, Shuffle::Down(1)));
     }
     top.push(Stmt::If { cond, body });
-    kernel(&Kernel { team: 32, ..empty(types, uniforms, top) })
+    kernel(&Kernel { threads: TEAM, ..empty(types, uniforms, top) })
 }
 
 /// All threads of a warp reach a barrier if the condition does not depend on the lane's bits of a thread's
@@ -376,7 +378,8 @@ fn refuses_mail_that_does_not_arrive() {
         });
         body.extend(last.iter().copied().map(Stmt::ClusterExchange));
         let shared = vec![Shared { dtype: DType::F32, len }];
-        kernel(&Kernel { team: 64, cluster, shared, ..empty(types, uniforms, body) })
+        let threads = ThreadMap { team: 64, cluster, ..ThreadMap::ALONE };
+        kernel(&Kernel { threads, shared, ..empty(types, uniforms, body) })
     };
     let (first, last) = (
         [ClusterExchange::Init, ClusterExchange::Wait],
