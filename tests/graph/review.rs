@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use fusion::DType;
 use fusion::graph::{
-    ComputeGraph, FusableOp, FusionAnalyzer, FusionEngine, Graph, GraphNode, Node, Operation, ReduceOp,
-    UnaryOp,
+    ComputeGraph, FusableOp, FusedKernel, FusionAnalyzer, FusionEngine, Graph, GraphNode, Node, Operation,
+    ReduceOp, UnaryOp,
 };
 use fusion::prelude::*;
 
@@ -152,4 +152,115 @@ fn huge_shapes() {
         analyzer.add_node(FusableOp::Unary(UnaryOp::Relu), vec![usize::MAX, 4], vec![input]);
     }
     assert_eq!(analyzer.fuse().total_memory_saved, usize::MAX);
+}
+
+/// Names of dims are no texts of the language, and other names print on one line.
+#[test]
+fn names_are_names() -> Result<()> {
+    let mut g = Graph::new("g");
+    let x = g.input::<f32>("x", ["N", "D"])?;
+    for node in [
+        Node::Softmax("D) + sum(a, N".into()),
+        Node::Reduce(ReduceOp::Sum, vec![String::new()]),
+        Node::LayerNorm(vec!["D".into(), "N), 1.0 + (1.0".into()], 1e-5),
+        Node::Matmul("D, N".into()),
+    ] {
+        let operands = [x, x];
+        let message = g.node(&node, &operands[..node.arity()]).expect_err("no name of a dim").to_string();
+        assert!(message.ends_with("is no name of a dim"), "{message}");
+    }
+    for name in ["", "a\nb"] {
+        let message = g.input::<f32>(name, ["N"]).expect_err("no name").to_string();
+        assert!(message.contains("without control characters"), "{message}");
+        let message = g.output(name, x).expect_err("no name").to_string();
+        assert!(message.contains("without control characters"), "{message}");
+    }
+    for dims in [["D", "N", "N"], ["N", "N", "D"]] {
+        let message = g.output_as("y", x, dims).expect_err("a dim twice").to_string();
+        assert!(message.contains("the dim `N` is named twice"), "{message}");
+    }
+    g.output_as("y", x, ["D", "N"])
+}
+
+/// An output of another type stays, and is taken by its own type afterwards.
+#[test]
+fn outputs_of_another_type_stay() -> Result<()> {
+    let mut g = Graph::new("g");
+    let x = g.input::<f32>("x", ["N"])?;
+    let y = g.unary(UnaryOp::Neg, x)?;
+    g.output("y", y)?;
+    let device = Device::cpu();
+    let x = Tensor::from_vec(&device, vec![1.0_f32, 2.0], [2])?;
+    let mut outputs = g.fuse_for(&device)?.run(&[("x", &x)])?;
+    outputs.take::<i32>("y").expect_err("another type");
+    assert_eq!(outputs.take::<f32>("y")?.to_vec()?, [-1.0, -2.0]);
+    outputs.take::<f32>("y").expect_err("it was taken");
+    Ok(())
+}
+
+/// The numbers of a layer are those of the layers that it reads.
+#[test]
+fn layers_of_other_sizes_are_refused() {
+    let engine = FusionEngine::new();
+    let product = |m, n, k| Operation::MatMul { m, n, k };
+    let conv = Operation::Conv2d { channels: 8, kernel: (3, 3) };
+    for (ops, message) in [
+        ([product(1, 2, 1), product(7, 1, 2)], "its input has 1 elements along a dim, and the layer takes 7"),
+        ([product(1, 2, 1), product(1, 1, 9)], "its input has 2 elements along a dim, and the layer takes 9"),
+        ([conv, Operation::BatchNorm { channels: 9 }], "its input has 8 elements along a dim"),
+    ] {
+        assert!(!engine.can_fuse(&ops[0], &ops[1]));
+        let [first, second] = ops;
+        let graph = ComputeGraph { nodes: vec![layer(0, first, &[]), layer(1, second, &[0])], edges: vec![] };
+        assert_eq!(engine.optimize(graph.clone()).nodes.len(), 2);
+        let error = engine.compile(&graph, &Device::cpu()).expect_err("other sizes").to_string();
+        assert!(error.contains(message), "{error}");
+    }
+}
+
+/// Layers follow each other by their inputs, in any order of the list.
+#[test]
+fn layers_in_any_order() -> Result<()> {
+    let device = Device::cpu();
+    let nodes = vec![layer(1, Operation::Softmax { dim: -1 }, &[0]), layer(0, Operation::ReLU, &[])];
+    let fused = FusionEngine::new().compile(&ComputeGraph { nodes, edges: vec![(0, 1)] }, &device)?;
+    let x = Tensor::from_vec(&device, vec![0.0_f32, -1.0], [1, 2])?;
+    let mut outputs = fused.run(&[("0.input", &x)])?;
+    assert_eq!(outputs.names().collect::<Vec<_>>(), ["1"]);
+    assert_eq!(outputs.take::<f32>("1")?.to_vec()?, [0.5, 0.5]);
+    for (nodes, message) in [
+        (vec![], "the graph has no layers"),
+        (vec![layer(0, Operation::ReLU, &[1]), layer(1, Operation::ReLU, &[0])], "wait for each other"),
+        (vec![layer(3, Operation::ReLU, &[3])], "the layers 3 wait for each other"),
+        (
+            vec![layer(3, Operation::ReLU, &[]), layer(3, Operation::GELU, &[])],
+            "two layers have the number 3",
+        ),
+        (vec![layer(3, Operation::ReLU, &[55])], "it reads the layer 55, which the graph does not have"),
+        (
+            vec![layer(0, Operation::ReLU, &[]), layer(1, Operation::GELU, &[0, 0])],
+            "it takes 1 input, and 2 are given",
+        ),
+    ] {
+        let graph = ComputeGraph { nodes, edges: vec![] };
+        let error = FusionEngine::new().compile(&graph, &device).expect_err("refused").to_string();
+        assert!(error.contains(message), "{error}");
+    }
+    Ok(())
+}
+
+/// A kernel without nodes has no values, and one with an output that no node makes is refused.
+#[test]
+fn kernels_without_nodes() -> Result<()> {
+    let kernel = |external_outputs| FusedKernel {
+        id: 0,
+        nodes: vec![],
+        external_inputs: vec![],
+        external_outputs,
+        memory_saved: 0,
+    };
+    assert!(kernel(vec![]).execute(&HashMap::new())?.is_empty());
+    let error = kernel(vec![4]).execute(&HashMap::new()).expect_err("no node makes it").to_string();
+    assert!(error.contains("has no output `4`"), "{error}");
+    Ok(())
 }

@@ -310,7 +310,14 @@ impl Session {
             let dtype = dtype_of(b, &value)?;
             let axes = match listed {
                 Some(dims) => {
-                    dims.iter().map(|dim| known_dim(b, env, dim)).collect::<Option<Vec<AxisId>>>()?
+                    let axes =
+                        dims.iter().map(|dim| known_dim(b, env, dim)).collect::<Option<Vec<AxisId>>>()?;
+                    if let Some(i) = (0..axes.len()).find(|&i| axes[..i].contains(&axes[i])) {
+                        let name = b.graph.axis(axes[i]).name.clone();
+                        b.error(At(0), diag::duplicate_dim(name));
+                        return None;
+                    }
+                    axes
                 }
                 None => match &value {
                     Value::Node(id) => b.graph.node(*id).axes.iter().collect(),

@@ -308,7 +308,8 @@ impl FusedKernel {
     /// of `external_outputs`.
     ///
     /// # Errors
-    /// `Error::MissingInput` for an input without a value; `Error::Graph` for shapes that differ.
+    /// `Error::MissingInput` for an input without a value; `Error::UnknownOutput` for an output that no node
+    /// makes; `Error::Graph` for shapes that differ.
     pub fn execute(&self, inputs: &HashMap<usize, Vec<f32>>) -> Result<HashMap<usize, Vec<f32>>> {
         self.execute_on(&Device::cpu(), inputs)
     }
@@ -331,6 +332,18 @@ impl FusedKernel {
                     known,
                 });
             }
+        }
+        if let Some(unknown) =
+            self.external_outputs.iter().find(|id| self.nodes.iter().all(|node| node.id != **id))
+        {
+            return Err(Error::UnknownOutput {
+                graph: String::from("kernel"),
+                output: unknown.to_string(),
+                known: self.nodes.iter().map(|node| node.id.to_string()).collect::<Vec<_>>().join(", "),
+            });
+        }
+        if self.external_outputs.is_empty() {
+            return Ok(HashMap::new());
         }
         let elements = |id: usize| inputs.get(&id).map(Vec::len);
         let (graph, read) = build(&self.nodes, &self.external_outputs, &elements)?;

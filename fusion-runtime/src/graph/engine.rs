@@ -1,6 +1,6 @@
 //! Layers as operations with numbers, and the patterns among them that fuse: the second proposal.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use fusion_compiler::ir::dtype::DType;
 
@@ -81,6 +81,21 @@ pub enum Operation {
         /// Number of features of a head.
         dim: usize,
     },
+}
+
+impl Operation {
+    /// Returns the number of layers that the operation reads. Other tensors are inputs of the compiled graph.
+    fn inputs(&self) -> usize {
+        match self {
+            Operation::BatchNorm { .. }
+            | Operation::ReLU
+            | Operation::GELU
+            | Operation::Softmax { .. }
+            | Operation::LayerNorm => 1,
+            Operation::Conv2d { .. } | Operation::MatMul { .. } | Operation::Add | Operation::Mul => 2,
+            Operation::Attention { .. } => 3,
+        }
+    }
 }
 
 /// A sequence of layers that an engine looks for.
@@ -229,7 +244,7 @@ impl FusionEngine {
     /// # Errors
     /// `Error::Graph` for layers whose shapes do not fit, and the errors of `Graph::fuse_for`.
     pub fn compile(&self, graph: &ComputeGraph, device: &Device) -> Result<Fused> {
-        let (mut lowered, values) = lowered(&graph.nodes)?;
+        let (mut lowered, values) = lowered(&ordered(&graph.nodes)?)?;
         for node in &graph.nodes {
             if graph.nodes.iter().all(|other| !other.inputs.contains(&node.id)) {
                 let (value, dims) = &values[&node.id];
@@ -284,12 +299,50 @@ fn one_kernel(layers: &[GraphNode]) -> Result<()> {
     graph.can_fuse(&values)
 }
 
+/// Returns the layers of a graph, each after those that it reads.
+///
+/// # Errors
+/// `Error::Graph` for a graph without layers, a number that comes twice, an input that no layer has, and layers
+/// that wait for each other.
+fn ordered(layers: &[GraphNode]) -> Result<Vec<GraphNode>> {
+    let refused =
+        |message: String| Error::Graph { graph: String::from("layers"), place: String::new(), message };
+    let numbers: HashSet<usize> = layers.iter().map(|layer| layer.id).collect();
+    let mut seen = HashSet::new();
+    for layer in layers {
+        if !seen.insert(layer.id) {
+            return Err(refused(format!("two layers have the number {}: give each its own", layer.id)));
+        }
+        if let Some(unknown) = layer.inputs.iter().find(|input| !numbers.contains(*input)) {
+            let message = format!("it reads the layer {unknown}, which the graph does not have");
+            return Err(Lowering::wrong(layer, message));
+        }
+    }
+    let (mut left, mut made, mut all) = (layers.to_vec(), HashSet::new(), Vec::new());
+    while !left.is_empty() {
+        let (ready, waiting): (Vec<GraphNode>, Vec<GraphNode>) =
+            left.into_iter().partition(|layer| layer.inputs.iter().all(|input| made.contains(input)));
+        if ready.is_empty() {
+            let numbers: Vec<String> = waiting.iter().map(|layer| layer.id.to_string()).collect();
+            return Err(refused(format!("the layers {} wait for each other", numbers.join(", "))));
+        }
+        made.extend(ready.iter().map(|layer| layer.id));
+        all.extend(ready);
+        left = waiting;
+    }
+    match all.is_empty() {
+        true => Err(refused(String::from("the graph has no layers"))),
+        false => Ok(all),
+    }
+}
+
 /// A value with its dims, outermost first.
 type Shaped = (Value, Vec<String>);
 
 /// Builds the graph of layers. Also returns their values by number.
 fn lowered(layers: &[GraphNode]) -> Result<(Graph, HashMap<usize, Shaped>)> {
-    let mut lowering = Lowering { graph: Graph::new("layers"), values: HashMap::new() };
+    let mut lowering =
+        Lowering { graph: Graph::new("layers"), values: HashMap::new(), extents: HashMap::new() };
     for layer in layers {
         let value = lowering.layer(layer)?;
         lowering.values.insert(layer.id, value);
@@ -300,10 +353,17 @@ fn lowered(layers: &[GraphNode]) -> Result<(Graph, HashMap<usize, Shaped>)> {
 struct Lowering {
     graph: Graph,
     values: HashMap<usize, Shaped>,
+    /// Extents of the dims that have one extent in all calls.
+    extents: HashMap<String, usize>,
 }
 
 impl Lowering {
     fn layer(&mut self, layer: &GraphNode) -> Result<Shaped> {
+        let most = layer.op.inputs();
+        if layer.inputs.len() > most {
+            let (s, given) = (if most == 1 { "" } else { "s" }, layer.inputs.len());
+            return Err(Lowering::wrong(layer, format!("it takes {most} input{s}, and {given} are given")));
+        }
         match &layer.op {
             Operation::Conv2d { channels, kernel } => self.conv2d(layer, *channels, *kernel),
             Operation::BatchNorm { channels } => self.batch_norm(layer, *channels),
@@ -326,7 +386,23 @@ impl Lowering {
         self.tensor(layer, role, dims)
     }
 
+    /// Checks that a dim of an operand has the extent that the layer says. Each call decides on dims without a
+    /// known extent.
+    fn check_extent(&self, layer: &GraphNode, role: &str, (dim, wanted): (&str, usize)) -> Result<()> {
+        match self.extents.get(dim) {
+            Some(&is) if is != wanted => {
+                let message =
+                    format!("its {role} has {is} elements along a dim, and the layer takes {wanted}");
+                Err(Lowering::wrong(layer, message))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
     fn tensor(&mut self, layer: &GraphNode, role: &str, dims: &[String]) -> Result<Shaped> {
+        for (name, extent) in dims.iter().filter_map(|dim| dim.split_once(" = ")) {
+            self.extents.extend(extent.parse().map(|extent| (name.to_owned(), extent)));
+        }
         let value = self.graph.input_of(&format!("{}.{role}", layer.id), DType::F32, &dims.join(", "))?;
         let name = |dim: &String| dim.split(" = ").next().unwrap_or_default().to_owned();
         Ok((value, dims.iter().map(name).collect()))
@@ -389,6 +465,7 @@ impl Lowering {
         let (x, dims) = self.operand(layer, (0, "input"), &wants)?;
         // Every layer has two dims or more.
         let channel = dims[1].clone();
+        self.check_extent(layer, "input", (&channel, channels))?;
         let mut operands = vec![("x", x)];
         for role in ["mean", "var", "weight", "bias"] {
             operands.push((role, self.tensor(layer, role, std::slice::from_ref(&channel))?.0));
@@ -407,10 +484,14 @@ impl Lowering {
         let a =
             self.operand(layer, (0, "input"), &[format!("{} = {m}", own[0]), format!("{} = {k}", own[2])])?;
         let (a, mut dims) = Lowering::of_rank(layer, a, 2)?;
+        self.check_extent(layer, "input", (&dims[0], m))?;
+        self.check_extent(layer, "input", (&dims[1], k))?;
         let inner = dims.pop().unwrap_or_default();
         let is_layer = layer.inputs.get(1).is_some_and(|id| self.values.contains_key(id));
         let b = self.operand(layer, (1, "weight"), &[inner.clone(), format!("{} = {n}", own[1])])?;
         let (b, columns) = Lowering::of_rank(layer, b, 2)?;
+        self.check_extent(layer, "weight", (&columns[0], k))?;
+        self.check_extent(layer, "weight", (&columns[1], n))?;
         // A layer may be made with the dims of the other operand, such as the same layer.
         let (a, inner) = match is_layer {
             true => (self.renamed(a, &[inner], &own[2..])?, own[2].clone()),
@@ -424,7 +505,10 @@ impl Lowering {
     /// Returns a value along other dims of the same extents.
     fn renamed(&mut self, value: Value, from: &[String], to: &[String]) -> Result<Value> {
         from.iter().zip(to).filter(|(from, to)| from != to).try_fold(value, |value, (from, to)| {
-            self.graph.add(&format!("rename(x, {from} -> {to})"), [("x", value)])
+            let renamed = self.graph.add(&format!("rename(x, {from} -> {to})"), [("x", value)])?;
+            let extent = self.extents.get(from).map(|&extent| (to.clone(), extent));
+            self.extents.extend(extent);
+            Ok(renamed)
         })
     }
 
@@ -484,6 +568,8 @@ impl Lowering {
             let names: Vec<String> = names.into_iter().cloned().collect();
             let given = self.operand(layer, (i, role), &dims)?;
             let (operand, has) = Lowering::of_rank(layer, given, 3)?;
+            self.check_extent(layer, role, (&has[1], heads))?;
+            self.check_extent(layer, role, (&has[2], dim))?;
             self.renamed(operand, &has, &names)
         };
         let q = operand(0, "query", [&own[0], &head, &key], [&own[0], &own[2], &own[3]])?;

@@ -208,17 +208,20 @@ impl Outputs {
     ///
     /// # Errors
     /// `Error::UnknownOutput` for a name that the graph does not have, and for an output taken before;
-    /// `Error::OutputType` for another type.
+    /// `Error::OutputType` for another type, which leaves the output where it is.
     pub fn take<T: Element>(&mut self, name: &str) -> Result<Tensor<T>> {
         let known = self.results.iter_mut().find(|(output, result)| output == name && result.is_some());
-        match known.and_then(|(_, result)| result.take()) {
-            Some(tensor) if tensor.dtype() == T::DTYPE => Tensor::from_raw(tensor),
-            Some(tensor) => Err(Error::OutputType {
+        let is_other = |tensor: &RawTensor| tensor.dtype() != T::DTYPE;
+        match known {
+            Some((_, Some(tensor))) if is_other(tensor) => Err(Error::OutputType {
                 graph: self.graph.clone(),
                 output: name.into(),
                 expected: tensor.dtype(),
                 got: T::DTYPE,
             }),
+            Some((_, result)) => {
+                Tensor::from_raw(result.take().unwrap_or_else(|| unreachable!("the output was not taken")))
+            }
             None => {
                 let left = self.results.iter().filter(|(_, result)| result.is_some());
                 let known = left.map(|(output, _)| output.as_str()).collect::<Vec<_>>().join(", ");

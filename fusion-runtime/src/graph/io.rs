@@ -192,8 +192,8 @@ pub fn host_sync_op_kinds() -> &'static [&'static str] {
     &[]
 }
 
-/// Returns the profile of a graph with one kernel per operation, for these extents. Parameters, casts between
-/// stored and computed types, and operations that move no data count nothing. The host reads all outputs.
+/// Returns the profile of a graph with one kernel per operation, for these extents. Parameters and casts between
+/// stored and computed types count nothing. The host reads all outputs.
 ///
 /// # Errors
 /// `Error::Graph` for a graph without outputs; `Error::UnknownDim` for an extent of no dim;

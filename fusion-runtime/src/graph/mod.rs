@@ -238,6 +238,10 @@ impl Graph {
             let message = format!("the node takes {takes} operand{s}, and {} are given", operands.len());
             return Err(self.error(&self.next(&node.text()), message));
         }
+        let is_name = |dim: &&str| !dim.is_empty() && dim.chars().all(|c| c.is_alphanumeric() || c == '_');
+        if let Some(dim) = node.dims().into_iter().find(|dim| !is_name(dim)) {
+            return Err(self.error(&self.next(""), format!("`{dim}` is no name of a dim")));
+        }
         if let Node::Fill(value, dtype, dims) = node {
             return self.fill(*value, *dtype, dims);
         }
@@ -315,6 +319,10 @@ impl Graph {
     fn returned(&mut self, name: &str, value: Value, dims: Option<String>) -> Result<()> {
         self.check_own(value)?;
         let place = format!(", output `{name}`");
+        if !is_printable(name) {
+            let message = format!("an output is named {name:?}: give it a name without control characters");
+            return Err(self.error("", message));
+        }
         if self.outputs.iter().any(|output| output.name == name) {
             return Err(self.error(&place, String::from("there is an output of this name")));
         }
@@ -479,6 +487,10 @@ impl Graph {
         line: String,
         tensor: Option<OnDevice>,
     ) -> Result<Option<ValueId>> {
+        if !matches!(kind, Kind::Dim) && !is_printable(name) {
+            let message = format!("an input is named {name:?}: give it a name without control characters");
+            return Err(self.error(&self.next(""), message));
+        }
         if self.params.iter().any(|param| param.name == name) {
             return Err(self.error(&self.next(&line), format!("there is a parameter `{name}`")));
         }
@@ -523,6 +535,11 @@ impl Graph {
     fn error(&self, place: &str, message: String) -> Error {
         Error::Graph { graph: self.name.clone(), place: place.into(), message }
     }
+}
+
+/// Returns true if a name has characters, and none of them breaks a line.
+fn is_printable(name: &str) -> bool {
+    !name.is_empty() && !name.chars().any(char::is_control)
 }
 
 /// Returns a number that no graph has.

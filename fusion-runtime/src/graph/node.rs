@@ -207,6 +207,30 @@ impl Node {
         }
     }
 
+    /// Returns the dims that the node names.
+    pub(super) fn dims(&self) -> Vec<&str> {
+        match self {
+            // The dims of a constant may have extents, and are parsed as such.
+            Node::Fill(..)
+            | Node::Unary(_)
+            | Node::Binary(_)
+            | Node::Cast(_)
+            | Node::Memory(_)
+            | Node::BatchNorm(_) => vec![],
+            Node::Reduce(_, dims) | Node::LayerNorm(dims, _) | Node::RmsNorm(dims, _) => {
+                dims.iter().map(String::as_str).collect()
+            }
+            Node::Matmul(dim) | Node::Softmax(dim) | Node::LogSoftmax(dim) => vec![dim],
+            Node::Conv2d(conv) => {
+                conv.dims.as_flattened().iter().chain([&conv.channels]).map(String::as_str).collect()
+            }
+            Node::GroupNorm { channels, dims, .. } => {
+                dims.iter().chain([channels]).map(String::as_str).collect()
+            }
+            Node::Attention(Attention { queries, keys, features, .. }) => vec![queries, keys, features],
+        }
+    }
+
     /// Returns the node in the language. The operands are `a`, `b` and `c`.
     pub fn text(&self) -> String {
         match self {
