@@ -72,14 +72,14 @@ fn main() -> Result<()> {
     };
 
     let of = |state| AdamW { state, ..AdamW::default() };
-    let ways = [
+    let cases = [
         ("one launch", of(Precision::F32), None),
         ("clipped", of(Precision::F32), Some(1.0)),
         ("state of bf16", of(Precision::Bf16), None),
         ("state of 8 bits", of(Precision::Bits8), None),
         ("8 bits, clipped", of(Precision::Bits8), Some(1.0)),
     ];
-    for (name, rule, max_norm) in ways {
+    for (name, rule, max_norm) in cases {
         let mut optimizer = Optimizer::new(rule, &params)?;
         if let Some(max_norm) = max_norm {
             optimizer = optimizer.with_max_norm(max_norm);

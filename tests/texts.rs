@@ -64,8 +64,8 @@ fn rows_of_known_length_have_no_kernels_that_are_never_taken() {
     let lengths: [(u32, &[&str]); 4] =
         [(512, &["t32x2", "t128"]), (1000, &["t128"]), (4096, &["t256"]), (16384, &["t512"])];
     for (len, teams) in lengths {
-        let held = teams.iter().map(|team| format!("fuse_f_0_{team}_staged_v4"));
-        let expected: Vec<String> = held.chain(["fuse_f_0_t256_v4_wide".into()]).collect();
+        let staged = teams.iter().map(|team| format!("fuse_f_0_{team}_staged_v4"));
+        let expected: Vec<String> = staged.chain(["fuse_f_0_t256_v4_wide".into()]).collect();
         assert_eq!(names(&of(&format!("D = {len}"))), expected, "{len}");
     }
     assert!(names(&of("D")).len() > 10);

@@ -15,7 +15,7 @@ mod roofline;
 mod workloads;
 
 /// A candidate: one way to compute a workload.
-struct Way {
+struct Candidate {
     name: &'static str,
     call: Box<dyn FnMut()>,
     /// Waits for the work of calls that only start it.
@@ -38,37 +38,38 @@ fn main() -> Result<()> {
         "cuda" => (Device::cuda(0)?, false),
         _ => (Device::cpu(), true),
     };
-    let mut ways = workloads::ways(workload, size, &on)?;
+    let mut candidates = workloads::candidates(workload, size, &on)?;
     // The other candidates run on the CPU only.
-    ways.retain(|way| is_cpu || way.name == "fusion");
+    candidates.retain(|candidate| is_cpu || candidate.name == "fusion");
     // Calls to an NVIDIA GPU are queued without waits, as other libraries do.
     let queue = device == "cuda";
-    for way in &mut ways {
-        let first = seconds(way, 1, queue);
-        let check = way.check.as_ref().map_or_else(|| "null".into(), |check| format!("{:e}", check()));
-        println!(r#"{{"name": "{}", "first": {first:e}, "check": {check}}}"#, way.name);
+    for candidate in &mut candidates {
+        let first = seconds(candidate, 1, queue);
+        let check = candidate.check.as_ref().map_or_else(|| "null".into(), |check| format!("{:e}", check()));
+        println!(r#"{{"name": "{}", "first": {first:e}, "check": {check}}}"#, candidate.name);
     }
     println!();
     for line in stdin().lines().map_while(|line| line.ok()) {
-        let way = ways.iter_mut().find(|way| way.name == line).expect("a name that was said");
-        println!("{:e}", burst(way, queue));
+        let candidate =
+            candidates.iter_mut().find(|candidate| candidate.name == line).expect("a name that was said");
+        println!("{:e}", burst(candidate, queue));
     }
     Ok(())
 }
 
 /// Returns the seconds of a call, averaged over as many calls as fit in `BURST`.
-fn burst(way: &mut Way, queue: bool) -> f64 {
-    let once = seconds(way, 1, queue).max(1e-9);
+fn burst(candidate: &mut Candidate, queue: bool) -> f64 {
+    let once = seconds(candidate, 1, queue).max(1e-9);
     let calls = (BURST.as_secs_f64() / once).clamp(1.0, 1e6) as u32;
-    seconds(way, calls, queue)
+    seconds(candidate, calls, queue)
 }
 
 /// Returns the seconds of a call. Each call is waited for, or all calls of a queue at once.
-fn seconds(way: &mut Way, calls: u32, queue: bool) -> f64 {
+fn seconds(candidate: &mut Candidate, calls: u32, queue: bool) -> f64 {
     let start = Instant::now();
     for i in 0..calls {
-        (way.call)();
-        if let Some(wait) = way.wait.as_ref().filter(|_| !queue || i + 1 == calls) {
+        (candidate.call)();
+        if let Some(wait) = candidate.wait.as_ref().filter(|_| !queue || i + 1 == calls) {
             wait();
         }
     }

@@ -7,7 +7,7 @@ use fusion::optim::{AdamW, Arena, Optimizer};
 use fusion::prelude::*;
 use rayon::prelude::*;
 
-use crate::{Way, hand, roofline};
+use crate::{Candidate, hand, roofline};
 
 fuse! {
     pub(crate) fn gate(a: f32[N], b: f32[N], c: f32[N]) -> f32[N] { relu(a + b) * c }
@@ -35,22 +35,22 @@ fuse! {
     pub(crate) fn sum_of_squares(x: f32[N]) -> f32[] { sum(x * x) }
 }
 
-type VariantSummary = Result<Vec<Way>>;
+type Candidates = Result<Vec<Candidate>>;
 
 /// A result that a candidate and its check share.
 type Shared<T> = Rc<RefCell<T>>;
 
 /// Returns the candidates of a workload. Fusion is first, so that nothing is prepared for its first call.
-pub(crate) fn ways(workload: &str, size: &str, device: &Device) -> VariantSummary {
+pub(crate) fn candidates(workload: &str, size: &str, device: &Device) -> Candidates {
     let line = line(size);
     match workload {
-        "gate" => gate_ways(device, line),
+        "gate" => gate_candidates(device, line),
         "chain" => two(device, line, chain::into, hand::chain),
         "gelu" => one(device, line),
         "swiglu" => two(device, line, swiglu::into, hand::swiglu),
-        "cross_entropy" => loss_ways(device, if size == "small" { [8, 8192] } else { [2048, 50_257] }),
-        "sum_of_squares" => sum_ways(device, line),
-        "adamw" => adamw_ways(device, size != "small"),
+        "cross_entropy" => loss_candidates(device, if size == "small" { [8, 8192] } else { [2048, 50_257] }),
+        "sum_of_squares" => sum_candidates(device, line),
+        "adamw" => adamw_candidates(device, size != "small"),
         rows => row_workload(device, rows, size),
     }
 }
@@ -66,7 +66,7 @@ fn line(size: &str) -> usize {
 }
 
 /// Returns the candidates of a workload on rows. The workload's name ends with the length of a row.
-fn row_workload(device: &Device, workload: &str, size: &str) -> VariantSummary {
+fn row_workload(device: &Device, workload: &str, size: &str) -> Candidates {
     let split = workload.rsplit_once('_').and_then(|(name, width)| Some((name, width.parse().ok()?)));
     let (name, width): (&str, usize) = split.unwrap_or_else(|| panic!("no workload is called {workload}"));
     let rows = match (size, width) {
@@ -76,10 +76,10 @@ fn row_workload(device: &Device, workload: &str, size: &str) -> VariantSummary {
         _ => line(size) / width,
     };
     match name {
-        "softmax" => softmax_ways(device, [rows, width]),
-        "layer_norm" => layer_norm_ways(device, [rows, width]),
-        "rms_norm" => rms_norm_ways(device, [rows, width]),
-        "sum" => row_sum_ways(device, [rows, width]),
+        "softmax" => softmax_candidates(device, [rows, width]),
+        "layer_norm" => layer_norm_candidates(device, [rows, width]),
+        "rms_norm" => rms_norm_candidates(device, [rows, width]),
+        "sum" => row_sum_candidates(device, [rows, width]),
         _ => panic!("no workload is called {workload}"),
     }
 }
@@ -94,11 +94,11 @@ fn sum(values: &[f32]) -> f64 {
 }
 
 /// Returns the candidate of Fusion, which writes into an existing tensor.
-fn ours(out: Tensor<f32>, mut call: impl FnMut(&mut Tensor<f32>) -> Result<()> + 'static) -> Way {
+fn ours(out: Tensor<f32>, mut call: impl FnMut(&mut Tensor<f32>) -> Result<()> + 'static) -> Candidate {
     let device = out.device().clone();
     let out = Rc::new(RefCell::new(out));
     let written = Rc::clone(&out);
-    Way {
+    Candidate {
         name: "fusion",
         call: Box::new(move || call(&mut out.borrow_mut()).expect("the arguments fit")),
         wait: Some(Box::new(move || device.synchronize().expect("the device works"))),
@@ -107,9 +107,13 @@ fn ours(out: Tensor<f32>, mut call: impl FnMut(&mut Tensor<f32>) -> Result<()> +
 }
 
 /// Returns a handwritten candidate, which writes into an existing slice.
-fn by_hand(name: &'static str, out: &Shared<Vec<f32>>, mut call: impl FnMut(&mut [f32]) + 'static) -> Way {
+fn by_hand(
+    name: &'static str,
+    out: &Shared<Vec<f32>>,
+    mut call: impl FnMut(&mut [f32]) + 'static,
+) -> Candidate {
     let (out, written) = (Rc::clone(out), Rc::clone(out));
-    Way {
+    Candidate {
         name,
         call: Box::new(move || call(&mut out.borrow_mut())),
         wait: None,
@@ -118,14 +122,14 @@ fn by_hand(name: &'static str, out: &Shared<Vec<f32>>, mut call: impl FnMut(&mut
 }
 
 /// Returns the rooflines for this many reads and writes. Three writes are updates in place.
-fn rooflines(elements: usize, reads: usize, writes: usize) -> impl Iterator<Item = Way> {
+fn rooflines(elements: usize, reads: usize, writes: usize) -> impl Iterator<Item = Candidate> {
     let of = move |(name, around_caches)| {
         let from: Vec<Vec<f32>> = (0..reads).map(|_| vec![1.0; elements]).collect();
         let mut to: Vec<Vec<f32>> = (0..writes).map(|_| vec![0.0; elements]).collect();
         let call = move || {
             std::hint::black_box(roofline::run(&from, &mut to, around_caches));
         };
-        Way { name, call: Box::new(call), wait: None, check: None }
+        Candidate { name, call: Box::new(call), wait: None, check: None }
     };
     [("roofline", false), ("roofline_nt", true)].into_iter().take(1 + writes.min(1)).map(of)
 }
@@ -139,20 +143,20 @@ fn fresh(len: usize) -> Shared<Vec<f32>> {
     Rc::new(RefCell::new(vec![0.0; len]))
 }
 
-fn gate_ways(device: &Device, len: usize) -> VariantSummary {
+fn gate_candidates(device: &Device, len: usize) -> Candidates {
     let [a, b, c] = [1, 2, 3].map(|salt| Rc::new(input(len, salt)));
     let (x, y, z) = (
         Tensor::from_slice(device, &a, [len])?,
         Tensor::from_slice(device, &b, [len])?,
         Tensor::from_slice(device, &c, [len])?,
     );
-    let mut ways = vec![ours(zeros_like(&x)?, move |out| gate::into(out, &x, &y, &z))];
+    let mut candidates = vec![ours(zeros_like(&x)?, move |out| gate::into(out, &x, &y, &z))];
     let out = fresh(len);
     for (name, function) in
         [("rust", hand::gate as fn(&mut [f32], &[f32], &[f32], &[f32])), ("rust_nt", hand::gate_around)]
     {
         let (a, b, c) = (Rc::clone(&a), Rc::clone(&b), Rc::clone(&c));
-        ways.push(by_hand(name, &out, move |out| {
+        candidates.push(by_hand(name, &out, move |out| {
             let (a, b, c) = (&a[..], &b[..], &c[..]);
             hand::chunks(out, hand::CHUNK, |out, start| {
                 let at = start..start + out.len();
@@ -160,36 +164,42 @@ fn gate_ways(device: &Device, len: usize) -> VariantSummary {
             });
         }));
     }
-    ways.extend(rooflines(len, 3, 1));
-    Ok(ways)
+    candidates.extend(rooflines(len, 3, 1));
+    Ok(candidates)
 }
 
 type Into2 = fn(&mut Tensor<f32>, &Tensor<f32>, &Tensor<f32>) -> Result<()>;
 
-fn two(device: &Device, len: usize, into: Into2, function: fn(&mut [f32], &[f32], &[f32])) -> VariantSummary {
+fn two(device: &Device, len: usize, into: Into2, function: fn(&mut [f32], &[f32], &[f32])) -> Candidates {
     let [a, b] = [1, 2].map(|salt| input(len, salt));
     let (x, y) = (Tensor::from_slice(device, &a, [len])?, Tensor::from_slice(device, &b, [len])?);
-    let mut ways = vec![ours(zeros_like(&x)?, move |out| into(out, &x, &y))];
-    ways.extend(hands(len, hand::CHUNK, 0, move |out, start| {
+    let mut candidates = vec![ours(zeros_like(&x)?, move |out| into(out, &x, &y))];
+    candidates.extend(hands(len, hand::CHUNK, 0, move |out, start| {
         let at = start..start + out.len();
         function(out, &a[at.clone()], &b[at]);
     }));
-    ways.extend(rooflines(len, 2, 1));
-    Ok(ways)
+    candidates.extend(rooflines(len, 2, 1));
+    Ok(candidates)
 }
 
-fn one(device: &Device, len: usize) -> VariantSummary {
+fn one(device: &Device, len: usize) -> Candidates {
     let a = input(len, 1);
     let x = Tensor::from_slice(device, &a, [len])?;
-    let mut ways = vec![ours(zeros_like(&x)?, move |out| gelu_of::into(out, &x))];
-    ways.extend(hands(len, hand::CHUNK, 0, move |out, start| hand::gelu(out, &a[start..start + out.len()])));
-    ways.extend(rooflines(len, 1, 1));
-    Ok(ways)
+    let mut candidates = vec![ours(zeros_like(&x)?, move |out| gelu_of::into(out, &x))];
+    candidates
+        .extend(hands(len, hand::CHUNK, 0, move |out, start| hand::gelu(out, &a[start..start + out.len()])));
+    candidates.extend(rooflines(len, 1, 1));
+    Ok(candidates)
 }
 
 /// Returns handwritten candidates with plain and with non-temporal stores. A tile of 0 stands for the default
 /// size.
-fn hands(len: usize, chunk: usize, tile: usize, f: impl Fn(&mut [f32], usize) + Sync + 'static) -> [Way; 2] {
+fn hands(
+    len: usize,
+    chunk: usize,
+    tile: usize,
+    f: impl Fn(&mut [f32], usize) + Sync + 'static,
+) -> [Candidate; 2] {
     let (out, f) = (fresh(len), Rc::new(f));
     let around = Rc::clone(&f);
     [
@@ -199,82 +209,88 @@ fn hands(len: usize, chunk: usize, tile: usize, f: impl Fn(&mut [f32], usize) + 
 }
 
 /// Returns handwritten candidates that iterate over rows.
-fn row_ways([rows, width]: [usize; 2], f: impl Fn(&mut [f32], usize) + Sync + 'static) -> [Way; 2] {
+fn row_candidates(
+    [rows, width]: [usize; 2],
+    f: impl Fn(&mut [f32], usize) + Sync + 'static,
+) -> [Candidate; 2] {
     let chunk = (hand::CHUNK / width).max(1) * width;
     hands(rows * width, chunk, width, move |out, start| {
         out.chunks_mut(width).enumerate().for_each(|(i, out)| f(out, start + i * width));
     })
 }
 
-fn softmax_ways(device: &Device, [rows, width]: [usize; 2]) -> VariantSummary {
+fn softmax_candidates(device: &Device, [rows, width]: [usize; 2]) -> Candidates {
     let a = input(rows * width, 1);
     let x = Tensor::from_slice(device, &a, [rows, width])?;
-    let mut ways = vec![ours(zeros_like(&x)?, move |out| softmax_of::into(out, &x))];
-    ways.extend(row_ways([rows, width], move |out, at| hand::softmax(out, &a[at..at + width])));
-    ways.extend(rooflines(rows * width, 1, 1));
-    Ok(ways)
+    let mut candidates = vec![ours(zeros_like(&x)?, move |out| softmax_of::into(out, &x))];
+    candidates.extend(row_candidates([rows, width], move |out, at| hand::softmax(out, &a[at..at + width])));
+    candidates.extend(rooflines(rows * width, 1, 1));
+    Ok(candidates)
 }
 
-fn layer_norm_ways(device: &Device, [rows, width]: [usize; 2]) -> VariantSummary {
+fn layer_norm_candidates(device: &Device, [rows, width]: [usize; 2]) -> Candidates {
     let (a, gamma, beta) = (input(rows * width, 1), input(width, 2), input(width, 3));
     let (x, g, b) = (
         Tensor::from_slice(device, &a, [rows, width])?,
         Tensor::from_slice(device, &gamma, [width])?,
         Tensor::from_slice(device, &beta, [width])?,
     );
-    let mut ways = vec![ours(zeros_like(&x)?, move |out| layer_norm_of::into(out, &x, &g, &b))];
+    let mut candidates = vec![ours(zeros_like(&x)?, move |out| layer_norm_of::into(out, &x, &g, &b))];
     let row = move |out: &mut [f32], at| hand::layer_norm(out, &a[at..at + width], &gamma, &beta);
-    ways.extend(row_ways([rows, width], row));
-    ways.extend(rooflines(rows * width, 1, 1));
-    Ok(ways)
+    candidates.extend(row_candidates([rows, width], row));
+    candidates.extend(rooflines(rows * width, 1, 1));
+    Ok(candidates)
 }
 
-fn rms_norm_ways(device: &Device, [rows, width]: [usize; 2]) -> VariantSummary {
+fn rms_norm_candidates(device: &Device, [rows, width]: [usize; 2]) -> Candidates {
     let (a, gamma) = (input(rows * width, 1), input(width, 2));
     let (x, g) =
         (Tensor::from_slice(device, &a, [rows, width])?, Tensor::from_slice(device, &gamma, [width])?);
-    let mut ways = vec![ours(zeros_like(&x)?, move |out| rms_norm_of::into(out, &x, &g))];
-    ways.extend(row_ways([rows, width], move |out, at| hand::rms_norm(out, &a[at..at + width], &gamma)));
-    ways.extend(rooflines(rows * width, 1, 1));
-    Ok(ways)
+    let mut candidates = vec![ours(zeros_like(&x)?, move |out| rms_norm_of::into(out, &x, &g))];
+    candidates.extend(row_candidates([rows, width], move |out, at| {
+        hand::rms_norm(out, &a[at..at + width], &gamma)
+    }));
+    candidates.extend(rooflines(rows * width, 1, 1));
+    Ok(candidates)
 }
 
-fn loss_ways(device: &Device, [rows, width]: [usize; 2]) -> VariantSummary {
+fn loss_candidates(device: &Device, [rows, width]: [usize; 2]) -> Candidates {
     let a = input(rows * width, 1);
     let classes: Vec<i32> = (0..rows).map(|i| (i * 31 % width) as i32).collect();
     let (x, t) =
         (Tensor::from_slice(device, &a, [rows, width])?, Tensor::from_slice(device, &classes, [rows])?);
-    let mut ways = vec![ours(Tensor::from_slice(device, &[0.0], [])?, move |out| loss::into(out, &x, &t))];
-    ways.push(by_hand("rust", &fresh(1), move |out| {
+    let mut candidates =
+        vec![ours(Tensor::from_slice(device, &[0.0], [])?, move |out| loss::into(out, &x, &t))];
+    candidates.push(by_hand("rust", &fresh(1), move |out| {
         let row = |i: usize| hand::cross_entropy(&a[i * width..][..width], classes[i] as usize);
         out[0] = total(rows, row) / rows as f32;
     }));
-    ways.extend(rooflines(rows * width, 1, 0));
-    Ok(ways)
+    candidates.extend(rooflines(rows * width, 1, 0));
+    Ok(candidates)
 }
 
-fn sum_ways(device: &Device, len: usize) -> VariantSummary {
+fn sum_candidates(device: &Device, len: usize) -> Candidates {
     let a = input(len, 1);
     let x = Tensor::from_slice(device, &a, [len])?;
-    let mut ways =
+    let mut candidates =
         vec![ours(Tensor::from_slice(device, &[0.0], [])?, move |out| sum_of_squares::into(out, &x))];
-    ways.push(by_hand("rust", &fresh(1), move |out| {
+    candidates.push(by_hand("rust", &fresh(1), move |out| {
         let chunk = |i: usize| hand::sum_of_squares(&a[i * hand::CHUNK..][..hand::CHUNK]);
         out[0] = total(len / hand::CHUNK, chunk);
     }));
-    ways.extend(rooflines(len, 1, 0));
-    Ok(ways)
+    candidates.extend(rooflines(len, 1, 0));
+    Ok(candidates)
 }
 
-fn row_sum_ways(device: &Device, [rows, width]: [usize; 2]) -> VariantSummary {
+fn row_sum_candidates(device: &Device, [rows, width]: [usize; 2]) -> Candidates {
     let a = input(rows * width, 1);
     let x = Tensor::from_slice(device, &a, [rows, width])?;
-    let mut ways = vec![ours(Tensor::zeros(device, [rows])?, move |out| sum_of_rows::into(out, &x))];
-    ways.extend(hands(rows, hand::CHUNK / width, 0, move |out, start| {
+    let mut candidates = vec![ours(Tensor::zeros(device, [rows])?, move |out| sum_of_rows::into(out, &x))];
+    candidates.extend(hands(rows, hand::CHUNK / width, 0, move |out, start| {
         hand::sums_of_8(out, a[start * width..][..out.len() * width].as_chunks().0);
     }));
-    ways.extend(rooflines(rows * width, 1, 0));
-    Ok(ways)
+    candidates.extend(rooflines(rows * width, 1, 0));
+    Ok(candidates)
 }
 
 /// Returns the sum of all parts, computed on all threads.
@@ -296,7 +312,7 @@ fn parameters(large: bool) -> Vec<usize> {
     [words * width, context * width].into_iter().chain(layer.repeat(12)).chain([width; 2]).collect()
 }
 
-fn adamw_ways(device: &Device, large: bool) -> VariantSummary {
+fn adamw_candidates(device: &Device, large: bool) -> Candidates {
     let lengths = parameters(large);
     let elements = lengths.iter().sum();
     let tensors: Vec<Tensor<f32>> = lengths
@@ -313,7 +329,7 @@ fn adamw_ways(device: &Device, large: bool) -> VariantSummary {
     let device = device.clone();
     let params = Rc::new(RefCell::new(params));
     let updated = Rc::clone(&params);
-    let ours = Way {
+    let ours = Candidate {
         name: "fusion",
         call: Box::new(move || optimizer.step(&mut params.borrow_mut(), &grads).expect("they fit")),
         wait: Some(Box::new(move || device.synchronize().expect("the device works"))),
@@ -326,7 +342,7 @@ fn adamw_ways(device: &Device, large: bool) -> VariantSummary {
     Ok([ours, adamw_by_hand(lengths)].into_iter().chain(rooflines(elements, 1, 3)).collect())
 }
 
-fn adamw_by_hand(lengths: Vec<usize>) -> Way {
+fn adamw_by_hand(lengths: Vec<usize>) -> Candidate {
     let of = |salt| lengths.iter().map(|&len| input(len, salt)).collect::<Vec<_>>();
     let zeros = || lengths.iter().map(|&len| vec![0f32; len]).collect::<Vec<_>>();
     let (g, mut m, mut v, p) = (of(2), zeros(), zeros(), Rc::new(RefCell::new(of(1))));
@@ -346,7 +362,7 @@ fn adamw_by_hand(lengths: Vec<usize>) -> Way {
             }
         }
     };
-    Way {
+    Candidate {
         name: "rust",
         call: Box::new(call),
         wait: None,

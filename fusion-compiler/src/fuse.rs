@@ -228,8 +228,8 @@ fn assign(
             reads[home] = sources(graph, &writers, &groups[home].stores);
             continue;
         }
-        let beside = groups.iter().zip(obstacles).filter(|(group, _)| group.has_result());
-        let reasons = beside.filter_map(|(_, obstacle)| obstacle);
+        let others = groups.iter().zip(obstacles).filter(|(group, _)| group.has_result());
+        let reasons = others.filter_map(|(_, obstacle)| obstacle);
         let telling = reasons.max_by_key(|reason| *reason != Reason::Order);
         if let (Some(output), Some(reason)) = (store.output, telling) {
             apart.insert(output, reason);

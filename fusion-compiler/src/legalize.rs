@@ -33,7 +33,7 @@ pub fn legalize(mut kernel: Kernel, dialect: Dialect) -> Kernel {
         uniforms: &mut kernel.uniforms,
         shared: &mut kernel.shared,
         threads: kernel.threads,
-        has_mail: false,
+        has_exchange: false,
         renamed: FxHashMap::default(),
     };
     let mut out = Vec::new();
@@ -52,7 +52,7 @@ struct Legalizer<'k> {
     shared: &'k mut Vec<Shared>,
     threads: ThreadMap,
     /// True if the blocks of a cluster have exchanged values in the current iteration.
-    has_mail: bool,
+    has_exchange: bool,
     renamed: FxHashMap<Value, Value>,
 }
 
@@ -88,14 +88,14 @@ impl Legalizer<'_> {
                     carried,
                     body,
                 } => {
-                    let dealt = if self.dialect == Dialect::Wgsl {
-                        let cond = self.deal_once(kind, var, (start, end, step), out);
+                    let distributed = if self.dialect == Dialect::Wgsl {
+                        let cond = self.distribute_once(kind, var, (start, end, step), out);
                         Stmt::If { cond, body }
                     } else {
-                        let (start, end, step) = self.deal(kind, (start, end, step), out);
+                        let (start, end, step) = self.distribute(kind, (start, end, step), out);
                         Stmt::Loop { var, kind: LoopKind::Serial, start, end, step, carried, body }
                     };
-                    let legal = self.within(dealt);
+                    let legal = self.within(distributed);
                     out.push(self.begun(legal));
                 }
                 stmt => out.push(self.within(stmt)),
@@ -363,7 +363,7 @@ impl Legalizer<'_> {
             out.push(Stmt::Let(value, Expr::Cast(arg)));
             return;
         }
-        let range = Range::of(to);
+        let range = FloatRange::of(to);
         let inside = self.write(out, |b| range.clamp(b, arg));
         let whole = self.builder(out).declare(Type { dtype: to, ..from });
         out.push(Stmt::Let(whole, Expr::Cast(inside)));
@@ -393,9 +393,9 @@ impl Legalizer<'_> {
         Builder { types: self.types, uniforms: self.uniforms, body }
     }
 
-    /// Maps a dealt-out loop to one iteration for each thread or block of a dispatch. Returns the condition
+    /// Maps a distributed loop to one iteration for each thread or block of a dispatch. Returns the condition
     /// under which this thread has an iteration.
-    fn deal_once(
+    fn distribute_once(
         &mut self,
         kind: LoopKind,
         var: Value,
@@ -419,8 +419,8 @@ impl Legalizer<'_> {
         has
     }
 
-    /// Returns the iterations of a dealt-out loop that this thread runs: start, end and step.
-    fn deal(
+    /// Returns the iterations of a distributed loop that this thread runs: start, end and step.
+    fn distribute(
         &mut self,
         kind: LoopKind,
         (start, end, step): (Value, Value, Value),
@@ -481,7 +481,7 @@ fn team_id(b: &mut Builder<'_>, dialect: Dialect, team: u32) -> Value {
 }
 
 /// Range of the floats that convert to an integer type.
-struct Range {
+struct FloatRange {
     to: DType,
     low: f32,
     /// Largest float in the range.
@@ -490,13 +490,13 @@ struct Range {
     max: i64,
 }
 
-impl Range {
-    fn of(to: DType) -> Range {
+impl FloatRange {
+    fn of(to: DType) -> FloatRange {
         debug_assert!(to.is_int() && to != DType::Index, "{to} is no integer that users convert to");
         let (low, max) = to.range();
         let nearest = max as f32;
         let high = if nearest as i64 > max { nearest.next_down() } else { nearest };
-        Range { to, low: low as f32, high, max }
+        FloatRange { to, low: low as f32, high, max }
     }
 
     /// Returns the nearest float in the range, or 0 for NaN.

@@ -398,8 +398,8 @@ fn launch(
     };
     debug_assert!(trips.is_some() || target != Target::Wgsl, "the bounds of loops are known: {kernel}");
     let trips = trips.unwrap_or_else(|| DimExpr::constant(0));
-    let are_beside = buffers.iter().map(|buffer| matches!(buffer.reach, Footprint::Strided { .. }));
-    debug_assert!(are_beside.eq(kernel.buffers.iter().map(|buffer| buffer.strided)), "{kernel}");
+    let are_strided = buffers.iter().map(|buffer| matches!(buffer.footprint, Footprint::Strided { .. }));
+    debug_assert!(are_strided.eq(kernel.buffers.iter().map(|buffer| buffer.strided)), "{kernel}");
     let prologue = has_prologue(&kernel);
     let (team, buffers) = (kernel.threads.team, buffers.into());
     // The dialect may ask for one more uniform, so the list of uniforms is known only with the code.

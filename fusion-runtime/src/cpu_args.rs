@@ -8,7 +8,7 @@ use fusion_compiler::ir::dtype::DType;
 use fusion_compiler::ir::graph::Access;
 
 use crate::prefetch::Prefetcher;
-use crate::window::{Beside, Rows, Run, Window, Word};
+use crate::window::{Rows, Run, StridedLayout, Window, Word};
 
 /// The value of a scalar parameter, in the type of the computation.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,9 +61,9 @@ pub(crate) struct CpuBuffer {
     /// Access of the kernel. A written buffer is handed out once, as a window.
     pub(crate) access: Access,
     /// True after the window has been handed out.
-    pub(crate) taken: bool,
+    pub(crate) has_writer: bool,
     /// Layout of strided rows, if rows are strided. The buffer is then the whole tensor.
-    pub(crate) beside: Option<Beside>,
+    pub(crate) strided: Option<StridedLayout>,
     /// Elements of the space that belong to the items.
     pub(crate) own: (usize, usize),
     /// True if writes use non-temporal stores.
@@ -90,7 +90,7 @@ impl<'a> CpuArgs<'a> {
     /// - No other code, on any thread, accesses the memory of a buffer that is not `Access::Read`. With
     ///   strided rows only the elements of `own` count.
     /// - No code writes an `Access::Read` buffer.
-    /// - No buffer is `taken`.
+    /// - `has_writer` of no buffer is set.
     pub(crate) unsafe fn new(
         range: (usize, usize),
         buffers: &'a mut [CpuBuffer],
@@ -142,17 +142,17 @@ impl<'a> CpuArgs<'a> {
     #[inline]
     pub fn write<T: Word>(&mut self, i: usize) -> Window<'a, T> {
         let buffer = &mut self.buffers[i];
-        let writable = buffer.access != Access::Read && !buffer.taken;
+        let writable = buffer.access != Access::Read && !buffer.has_writer;
         assert!(writable && T::holds(buffer.dtype), "{}", mismatch("write", i, buffer));
-        buffer.taken = true;
-        if let Some(beside) = buffer.beside {
+        buffer.has_writer = true;
+        if let Some(strided) = buffer.strided {
             let own = buffer.own.0..buffer.own.1;
             // SAFETY: by the contract of `new`, the memory has `len` such elements for `'a`, and no other
-            // code accesses the elements of `own`. `taken` prevents a second window.
-            return Window::Beside(unsafe { Rows::new(buffer.ptr.cast::<T>(), buffer.len, beside, own) });
+            // code accesses the elements of `own`. `has_writer` prevents a second window.
+            return Window::Strided(unsafe { Rows::new(buffer.ptr.cast::<T>(), buffer.len, strided, own) });
         }
         // SAFETY: by the contract of `new`, the memory has `len` such elements for `'a`, and no other code
-        // accesses it. `taken` prevents a second slice.
+        // accesses it. `has_writer` prevents a second slice.
         let elements = unsafe { std::slice::from_raw_parts_mut(buffer.ptr.cast::<T>(), buffer.len) };
         Window::Run(Run::new(elements, buffer.first, buffer.streams))
     }

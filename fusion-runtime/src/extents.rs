@@ -41,7 +41,7 @@ fn check_product(plan: &Plan, product: &Product, symbols: &[i64]) -> Result<()> 
         return Err(Error::Split { function, dim, extent, parts, extents, fits });
     };
     let named = parts.iter().filter(|part| !part.name.is_empty());
-    let groups: Vec<String> = named.map(|part| said(&part.name, part_of(part, symbols))).collect();
+    let groups: Vec<String> = named.map(|part| with_value(&part.name, part_of(part, symbols))).collect();
     let (by, groups, extent) = (Box::from(&**library), groups.join(" × "), extent as i64);
     Err(Error::Groups { function, by, dim, extent, groups, fits })
 }
@@ -113,7 +113,7 @@ fn misplaced(plan: &Plan, sum: &Sum, symbols: &[i64], (extent, parts): (i64, &[i
     };
     match (of, parts) {
         (Use::Position(text), &[before, ..]) => {
-            let position = said(text, Some(before));
+            let position = with_value(text, Some(before));
             Error::Position { function, dim, extent, position, fits }
         }
         (Use::Range(start, end), &[before, part, after]) => {
@@ -128,7 +128,7 @@ fn misplaced(plan: &Plan, sum: &Sum, symbols: &[i64], (extent, parts): (i64, &[i
         (Use::Padding(first, last), &[before, _, after]) if before < 0 || after < 0 => {
             let (text, amount) = if before < 0 { (first, before) } else { (last, after) };
             let dim = dims[1].name.to_string();
-            Error::Padding { function, dim, amount: said(text, Some(amount)), fits }
+            Error::Padding { function, dim, amount: with_value(text, Some(amount)), fits }
         }
         (Use::Coordinates(_), _) => Error::InvalidExtent { function, dim },
         // The dim already has another extent than the operation computes.
@@ -139,7 +139,7 @@ fn misplaced(plan: &Plan, sum: &Sum, symbols: &[i64], (extent, parts): (i64, &[i
 }
 
 /// Formats an extent as written, with its value if that differs.
-fn said(text: &str, value: Option<impl ToString>) -> String {
+fn with_value(text: &str, value: Option<impl ToString>) -> String {
     let value = value.map_or(String::from("?"), |value| value.to_string());
     if text == value { value } else { format!("`{text}` = {value}") }
 }

@@ -50,7 +50,7 @@ impl Isa {
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vl");
         match (avx2, avx512) {
-            (true, true) if has_halves() => Isa::Avx512DoublePumped,
+            (true, true) if is_double_pumped() => Isa::Avx512DoublePumped,
             (true, true) => Isa::Avx512,
             (true, false) => Isa::Avx2,
             (false, true | false) => Isa::Base,
@@ -76,7 +76,7 @@ impl Isa {
 
 /// Returns true on a Zen 4, among processors with AVX-512.
 #[cfg(target_arch = "x86_64")]
-fn has_halves() -> bool {
+fn is_double_pumped() -> bool {
     let cpuid = raw_cpuid::CpuId::new();
     let vendor = cpuid.get_vendor_info();
     let family = cpuid.get_feature_info().map(|features| features.family_id());

@@ -43,9 +43,9 @@ impl Prefetcher {
     pub(crate) fn of(bytes: usize) -> Prefetcher {
         static LEAST: OnceLock<(Option<usize>, usize)> = OnceLock::new();
         let (ahead, next) = *LEAST.get_or_init(|| {
-            let said =
+            let fetch_bytes =
                 std::env::var("FUSION_CPU_FETCH_BYTES").ok().map(|bytes| bytes.parse().unwrap_or(usize::MAX));
-            (said.or(is_intel().then_some(AHEAD_BYTES_MIN)), said.unwrap_or(NEXT_BYTES_MIN))
+            (fetch_bytes.or(is_intel().then_some(AHEAD_BYTES_MIN)), fetch_bytes.unwrap_or(NEXT_BYTES_MIN))
         });
         Prefetcher { ahead: ahead.is_some_and(|least| bytes >= least), next: bytes >= next }
     }

@@ -48,7 +48,7 @@ pub enum Window<'a, T> {
     /// A contiguous range.
     Run(Run<'a, T>),
     /// Elements of strided rows.
-    Beside(Rows<'a, T>),
+    Strided(Rows<'a, T>),
 }
 
 /// A window of contiguous elements.
@@ -63,7 +63,7 @@ pub struct Run<'a, T> {
 /// Layout of strided rows: the buffer has `each` runs of `inner` elements for every run of `inner` elements
 /// of the space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Beside {
+pub(crate) struct StridedLayout {
     pub(crate) each: usize,
     pub(crate) inner: usize,
 }
@@ -73,7 +73,7 @@ pub(crate) struct Beside {
 pub struct Rows<'a, T> {
     ptr: *mut T,
     len: usize,
-    beside: Beside,
+    layout: StridedLayout,
     /// Elements of the space that belong to the items.
     own: Range<usize>,
     memory: PhantomData<&'a mut [T]>,
@@ -87,7 +87,7 @@ impl<'a, T> Window<'a, T> {
     pub fn run(&mut self, first: usize, len: usize) -> &mut [T] {
         match self {
             Window::Run(run) => run.run(first, len),
-            Window::Beside(rows) => rows.run(first, len),
+            Window::Strided(rows) => rows.run(first, len),
         }
     }
 
@@ -98,7 +98,7 @@ impl<'a, T> Window<'a, T> {
     pub fn neighbours(self) -> Run<'a, T> {
         match self {
             Window::Run(run) => run,
-            Window::Beside(_) => unreachable!("rows lie side by side in the buffer"),
+            Window::Strided(_) => unreachable!("rows lie side by side in the buffer"),
         }
     }
 
@@ -109,7 +109,7 @@ impl<'a, T> Window<'a, T> {
     pub fn rows(self) -> Rows<'a, T> {
         match self {
             Window::Run(_) => unreachable!("no rows lie side by side in the buffer"),
-            Window::Beside(rows) => rows,
+            Window::Strided(rows) => rows,
         }
     }
 }
@@ -158,8 +158,13 @@ impl<'a, T> Rows<'a, T> {
     ///
     /// For `'a` the buffer is initialised memory, and no other code accesses the buffer's elements that
     /// belong to `own`.
-    pub(crate) unsafe fn new(ptr: *mut T, len: usize, beside: Beside, own: Range<usize>) -> Rows<'a, T> {
-        Rows { ptr, len, beside, own, memory: PhantomData }
+    pub(crate) unsafe fn new(
+        ptr: *mut T,
+        len: usize,
+        layout: StridedLayout,
+        own: Range<usize>,
+    ) -> Rows<'a, T> {
+        Rows { ptr, len, layout, own, memory: PhantomData }
     }
 
     /// Returns `len` elements of one run, from element `first` on.
@@ -168,7 +173,7 @@ impl<'a, T> Rows<'a, T> {
     /// If the range is not within the window. Generated code requests no other range.
     #[inline(always)]
     pub fn run(&mut self, first: usize, len: usize) -> &mut [T] {
-        let Beside { each, inner } = self.beside;
+        let StridedLayout { each, inner } = self.layout;
         let (run, column) = (first / inner, first % inner);
         let element = run / each * inner + column;
         let own = element >= self.own.start && element <= self.own.end && len <= self.own.end - element;
@@ -198,9 +203,9 @@ mod tests {
     /// of the `[2, 4]` space.
     fn runs(own: Range<usize>) -> Vec<(usize, usize)> {
         let mut elements: Vec<usize> = (0..24).collect();
-        let beside = Beside { each: 3, inner: 4 };
+        let layout = StridedLayout { each: 3, inner: 4 };
         // SAFETY: nothing else accesses the elements while the window is used.
-        let mut window = unsafe { Rows::new(elements.as_mut_ptr(), 24, beside, own) };
+        let mut window = unsafe { Rows::new(elements.as_mut_ptr(), 24, layout, own) };
         let mut has = |first, len| {
             let run =
                 std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| window.run(first, len).to_vec()));

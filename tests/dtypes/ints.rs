@@ -115,9 +115,9 @@ macro_rules! integers {
         const REDUCTIONS: &[fn(&Device) -> Result<()>] = &[$(|device| reductions(device, $name::sums)),*];
         const NEIGHBOURS: &[fn(&Device) -> Result<()>] =
             &[$(|device| neighbours(device, $name::beside, $name::in_place)),*];
-        const WAYS: &[fn(Kind, &Device) -> Result<()>] = &[$(|kind, device| {
+        const MIXES: &[fn(Kind, &Device) -> Result<()>] = &[$(|kind, device| {
             let source = mixed!(stringify, $element, f,).replace("pub(super)", "pub");
-            ways(kind, device, &source, [$name::mixed_fused, $name::mixed_unfused])
+            mixes(kind, device, &source, [$name::mixed_fused, $name::mixed_unfused])
         }),*];
     };
 }
@@ -135,7 +135,7 @@ fusion::fuse! {
 
 type Binary<T> = fn(&Tensor<T>, &Tensor<T>) -> Result<Tensor<T>>;
 type Sums<T> = fn(&Tensor<T>) -> Result<(Tensor<i32>, Tensor<i32>, Tensor<T>, Tensor<T>, Tensor<i32>)>;
-type Beside<T> = fn(&Tensor<T>) -> Result<(Tensor<T>, Tensor<T>)>;
+type RowsAndColumns<T> = fn(&Tensor<T>) -> Result<(Tensor<T>, Tensor<T>)>;
 type InPlace<T> = fn(&mut Tensor<T>, &Tensor<T>, &Tensor<i32>, T) -> Result<()>;
 type Mixed<T> = fn(&Tensor<T>, &Tensor<T>, T) -> Result<(Tensor<T>, Tensor<i32>)>;
 
@@ -249,7 +249,7 @@ fn reductions_of_few_bits() {
 
 /// Checks elements that share a word with others: rows that begin within a word, and elements written one by
 /// one.
-fn neighbours<T: Integer>(device: &Device, beside: Beside<T>, in_place: InPlace<T>) -> Result<()> {
+fn neighbours<T: Integer>(device: &Device, beside: RowsAndColumns<T>, in_place: InPlace<T>) -> Result<()> {
     for [n, d] in [[1, 1], [5, 1], [2, 2], [7, 3], [33, 5], [3, 31], [2, 1027], [130, 67]] {
         let x: Vec<T> = some(n * d);
         let (rows, columns) = beside(&Tensor::from_slice(device, &x, [n, d])?)?;
@@ -295,7 +295,7 @@ fn graph(source: &str) -> Graph {
 
 /// Checks the function compiled by the macro, fused and unfused, and compiled from its source. The CPU runs
 /// the latter through the kernel interpreter. All results agree with the interpreter of graphs.
-fn ways<T: Integer>(kind: Kind, device: &Device, source: &str, made: [Mixed<T>; 2]) -> Result<()> {
+fn mixes<T: Integer>(kind: Kind, device: &Device, source: &str, made: [Mixed<T>; 2]) -> Result<()> {
     let graph = graph(source);
     let target = match kind {
         Kind::Cpu => Target::Cpu,
@@ -325,8 +325,8 @@ fn ways<T: Integer>(kind: Kind, device: &Device, source: &str, made: [Mixed<T>; 
 #[test]
 fn all_ways_give_the_same() {
     for (kind, device) in devices() {
-        for ways in WAYS {
-            ways(kind, &device).unwrap_or_else(|error| panic!("{device}: {error}"));
+        for mixes in MIXES {
+            mixes(kind, &device).unwrap_or_else(|error| panic!("{device}: {error}"));
         }
     }
 }

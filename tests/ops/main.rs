@@ -12,11 +12,11 @@ mod fast;
 mod float;
 mod int;
 mod kernels;
-mod known;
 mod lanes;
 mod library;
 mod modes;
 mod numerics;
+mod sign_analysis;
 mod tables;
 
 use std::process::Command;

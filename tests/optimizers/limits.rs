@@ -82,7 +82,7 @@ fn tensors_without_elements() {
 
 /// A shadow copy of other parameters is reported, and nothing changes.
 #[test]
-fn followers_are_of_the_same_parameters() {
+fn shadow_copies_are_of_the_same_parameters() {
     on_devices(|device| {
         for rule in [AdamW::default().into(), eight_bits(), sixteen_bits()] {
             for len in [3, 4096, 9000] {

@@ -377,10 +377,10 @@ fn arenas() {
         let mut grads = params.zeros_like()?;
         grads.set("b", &Tensor::full(device, 1.0, [2, 2])?)?;
         grads.set("a", &Tensor::full(&Device::cpu(), 2.0, [3])?)?;
-        let held = params["b"].clone();
+        let clone = params["b"].clone();
         let mut optimizer = Optimizer::new(Sgd { lr: 0.5, ..Sgd::default() }, &params)?;
         optimizer.step(&mut params, &grads)?;
-        assert_eq!((held.to_vec()?, params["b"].to_vec()?), (vec![2.0; 4], vec![1.5; 4]), "{device}");
+        assert_eq!((clone.to_vec()?, params["b"].to_vec()?), (vec![2.0; 4], vec![1.5; 4]), "{device}");
         assert_eq!((params["a"].to_vec()?, params["none"].to_vec()?), (vec![0.0; 3], vec![]), "{device}");
         // A gradient that is the parameter itself.
         grads.set("b", &params["b"])?;

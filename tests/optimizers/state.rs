@@ -68,8 +68,8 @@ fn copies_and_averages_follow() {
                 let (mut params, mut alone) = (model(device)?, model(device)?);
                 let (mut optimizer, mut other) =
                     (Optimizer::new(rule, &params)?, Optimizer::new(rule, &alone)?);
-                for follower in 0..3 {
-                    optimizer = match (follower + order) % 3 {
+                for copy in 0..3 {
+                    optimizer = match (copy + order) % 3 {
                         0 => optimizer.with_average(0.75, &params)?,
                         1 => optimizer.with_copy::<f16>(&params)?,
                         _ => optimizer.with_copy::<bf16>(&params)?,
@@ -508,14 +508,14 @@ fn statistics_tell_bytes() {
         let mut params = Arena::new(device, ["weight", "gain"].into_iter().zip(&tensors))?;
         let grads = params.zeros_like()?;
         let mut optimizer = Optimizer::new(AdamW::default(), &params)?;
-        let held = optimizer.statistics(&params)?;
+        let told = optimizer.statistics(&params)?;
         let elements = (1 << 20) + 64;
-        assert_eq!((held.tensors, held.parameter_bytes, held.state_bytes), (2, 4 * elements, 8 * elements));
-        assert_eq!((held.step_bytes, held.measured), (28 * elements, None));
-        assert!(held.efficiency > 0.999 && held.suggestions.len() == 1, "{held}");
+        assert_eq!((told.tensors, told.parameter_bytes, told.state_bytes), (2, 4 * elements, 8 * elements));
+        assert_eq!((told.step_bytes, told.measured), (28 * elements, None));
+        assert!(told.efficiency > 0.999 && told.suggestions.len() == 1, "{told}");
         let eight = Optimizer::new(eight_bits(), &params)?;
-        let saved = held.state_bytes - eight.statistics(&params)?.state_bytes;
-        assert!(held.suggestions[0].contains(&format!("would hold {saved} bytes fewer")), "{held}");
+        let saved = told.state_bytes - eight.statistics(&params)?.state_bytes;
+        assert!(told.suggestions[0].contains(&format!("would hold {saved} bytes fewer")), "{told}");
         assert_eq!(eight.statistics(&params)?.suggestions, [""; 0]);
         optimizer.step(&mut params, &grads)?;
         let measured = optimizer.measured_step(&mut params, &grads)?;

@@ -16,7 +16,7 @@ mod global_then_rows;
 mod lengths;
 mod losses;
 mod narrow;
-mod picks;
+mod one_hot_gathers;
 mod products;
 mod results;
 mod split;

@@ -118,7 +118,7 @@ fn norms_are_right() {
 }
 
 #[test]
-fn what_is_held_beside_it() {
+fn operands_staged_in_another_precision() {
     let two = |device: &Device, size: [usize; 2]| {
         Ok(vec![products(&halves(device, 3, &size)?, &halves(device, 4, &size)?)?])
     };

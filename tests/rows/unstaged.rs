@@ -33,7 +33,7 @@ fuse! {
 
     pub(crate) fn known(x: f32[N, D = 32_768]) -> f32[N, D] { layer_norm(x, D) }
 
-    pub(crate) fn known_and_held(x: f32[N, D = 20_480]) -> f32[N, D] { softmax(x, D) }
+    pub(crate) fn known_and_staged(x: f32[N, D = 20_480]) -> f32[N, D] { softmax(x, D) }
 
     pub(crate) fn narrow(x: f32[N, D]) -> f16[N, D] { softmax(x, D) as f16 }
 
@@ -154,8 +154,8 @@ fn two_arrays() {
 #[test]
 fn of_known_lengths() {
     agree("known", (&[32_768], SLACK), |device, len| Ok(vec![known(&finite(device, 3, len)?)?]));
-    agree("known and held", (&[20_480], 0.0), |device, len| {
-        Ok(vec![known_and_held(&rows(3, len).on(device)?)?])
+    agree("known and staged", (&[20_480], 0.0), |device, len| {
+        Ok(vec![known_and_staged(&rows(3, len).on(device)?)?])
     });
 }
 

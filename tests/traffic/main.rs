@@ -6,7 +6,7 @@ mod devices;
 mod long;
 mod once;
 mod optimizers;
-mod unheld;
+mod unstaged;
 
 use std::process::Command;
 
@@ -406,7 +406,7 @@ fn a_masked_maximum_of_columns_reads_side_by_side() {
 /// A block stages the sum of both inputs, which is as long as a row of 96 KiB.
 #[test]
 fn a_residual_and_its_norm_read_each_element_once() {
-    let (n, d) = (2, HELD);
+    let (n, d) = (2, STAGED);
     let moved = measured("a_residual_and_its_norm_read_each_element_once", |device| {
         let [x, r] = [1.0, 0.5].map(|value| Tensor::full(device, value, [n, d]));
         residual(&x?, &r?, &Tensor::full(device, 2.0, [d])?).map(|_| ())
@@ -469,23 +469,23 @@ fn few_long_columns_are_read_once() {
 }
 
 /// Number of elements of the longest row that must be read once, because a block stages it.
-const HELD: usize = 24 << 10;
+const STAGED: usize = 24 << 10;
 
 /// Asserts that a function of rows is one kernel that reads and writes each element once, and moves at most
 /// `beside` other bytes.
-fn check_held(
+fn check_staged(
     test: &str,
     report: Report,
     (stored, beside): (u64, u64),
     call: fn(&Tensor<f32>) -> Result<()>,
 ) {
-    let (n, row) = (2, 4 * HELD as u64);
-    let total = total(test, |device| call(&Tensor::full(device, 1.0, [n, HELD])?));
+    let (n, row) = (2, 4 * STAGED as u64);
+    let total = total(test, |device| call(&Tensor::full(device, 1.0, [n, STAGED])?));
     if let Some(total) = total {
         let [launches, loaded, written] = ["launches", "loaded", "stored"].map(|key| number(&total, key));
         assert_eq!([launches, written], [1, stored], "{test}");
         assert!((2 * row..=2 * row + beside).contains(&loaded), "{test}: {loaded} bytes of {}", 2 * row);
-        let told = told(report, &[("N", n), ("D", HELD)]);
+        let told = told(report, &[("N", n), ("D", STAGED)]);
         assert!(
             told.is_ok_and(|[launches, bytes]| launches == 1 && bytes <= 2 * row + beside + stored),
             "{test}"
@@ -493,20 +493,20 @@ fn check_held(
     }
 }
 
-const ALL: u64 = 8 * HELD as u64;
+const ALL: u64 = 8 * STAGED as u64;
 
 #[test]
 fn long_rows_are_read_once_by_a_softmax() {
     let name = "long_rows_are_read_once_by_a_softmax";
-    check_held(name, softmax_rows::report(), (ALL, 0), |x| softmax_rows(x).map(|_| ()));
+    check_staged(name, softmax_rows::report(), (ALL, 0), |x| softmax_rows(x).map(|_| ()));
 }
 
 /// The cache serves the bias and the weight, which are read for each row.
 #[test]
 fn long_rows_are_read_once_by_a_layer_norm_of_gelu() {
     let name = "long_rows_are_read_once_by_a_layer_norm_of_gelu";
-    check_held(name, biased::report(), (ALL, 3 * ALL), |x| {
-        let of_columns = |value| Tensor::full(x.device(), value, [HELD]);
+    check_staged(name, biased::report(), (ALL, 3 * ALL), |x| {
+        let of_columns = |value| Tensor::full(x.device(), value, [STAGED]);
         biased(x, &of_columns(0.5)?, &of_columns(2.0)?, &of_columns(0.25)?).map(|_| ())
     });
 }
@@ -514,8 +514,8 @@ fn long_rows_are_read_once_by_a_layer_norm_of_gelu() {
 #[test]
 fn long_rows_are_read_once_by_an_rms_norm() {
     let name = "long_rows_are_read_once_by_an_rms_norm";
-    check_held(name, scaled::report(), (ALL, ALL), |x| {
-        scaled(x, &Tensor::full(x.device(), 2.0, [HELD])?).map(|_| ())
+    check_staged(name, scaled::report(), (ALL, ALL), |x| {
+        scaled(x, &Tensor::full(x.device(), 2.0, [STAGED])?).map(|_| ())
     });
 }
 
@@ -523,13 +523,13 @@ fn long_rows_are_read_once_by_an_rms_norm() {
 #[test]
 fn long_rows_are_read_once_by_a_cross_entropy() {
     let name = "long_rows_are_read_once_by_a_cross_entropy";
-    check_held(name, losses::report(), (8, 2 * 1024 * 4 * 2), |x| {
+    check_staged(name, losses::report(), (8, 2 * 1024 * 4 * 2), |x| {
         losses(x, &Tensor::from_slice(x.device(), &[7, 0], [2])?).map(|_| ())
     });
 }
 
 /// Number of elements of a row too long for a block to stage, and too short for three kernels.
-const UNHELD: usize = (1 << 16) - 8;
+const UNSTAGED: usize = (1 << 16) - 8;
 
 /// The class's logit, the maximum and the sum of exponentials are computed in one pass, for each part and
 /// then for each row.
@@ -537,16 +537,16 @@ const UNHELD: usize = (1 << 16) - 8;
 fn a_cross_entropy_of_long_rows_reads_each_logit_once() {
     let total = total("a_cross_entropy_of_long_rows_reads_each_logit_once", |device| {
         let class = Tensor::from_slice(device, &[7, 0], [2])?;
-        losses(&Tensor::full(device, 1.0, [2, UNHELD])?, &class).map(|_| ())
+        losses(&Tensor::full(device, 1.0, [2, UNSTAGED])?, &class).map(|_| ())
     });
     if let Some(total) = total {
-        let (bytes, parts) = (8 * UNHELD as u64, UNHELD.div_ceil(PART) as u64);
+        let (bytes, parts) = (8 * UNSTAGED as u64, UNSTAGED.div_ceil(PART) as u64);
         let found = ["launches", "loaded", "stored"].map(|key| number(&total, key));
         // Each part of the two rows stores three numbers, one of which is read again. Each thread also reads
         // the class and its logit.
         let again = 2 * (4 * 4 * parts + 256 * 4 * (parts + 2));
         assert_eq!(found, [2, bytes + again, 2 * (12 * parts + 4)]);
-        let told = told(losses::report(), &[("N", 2), ("D", UNHELD)]);
+        let told = told(losses::report(), &[("N", 2), ("D", UNSTAGED)]);
         assert_eq!(told, Ok([2, bytes + 2 * (28 * parts + 12)]));
     }
 }

@@ -35,7 +35,7 @@ pub struct Session {
     spare: AxisSet,
     has_reused: bool,
     values: Vec<Value>,
-    /// SourcePlace of each span of the graph.
+    /// Place of each span of the graph.
     places: Vec<SourcePlace>,
     parts: u32,
 }

@@ -363,7 +363,7 @@ fn register(b: &mut Builder<'_>, split: &Split) -> bool {
 
 /// Replaces each whole by its parts throughout the graph.
 pub(super) fn refine(b: &mut Builder<'_>) {
-    if b.graph.splits.is_empty() || beside(b) {
+    if b.graph.splits.is_empty() || reports_overlaps(b) {
         return;
     }
     let nodes = std::mem::take(&mut b.graph.nodes);
@@ -497,7 +497,7 @@ pub(super) fn row_major(graph: &mut Graph, axes: &[AxisId], span: SpanId) -> Nod
 }
 
 /// Reports values with a dim and one of its own parts, and values with two dims that share parts.
-fn beside(b: &mut Builder<'_>) -> bool {
+fn reports_overlaps(b: &mut Builder<'_>) -> bool {
     let mut found = Vec::new();
     let (graph, splits) = (&b.graph, &b.graph.splits);
     let name = |axis: AxisId| &graph.axis(axis).name;
@@ -511,8 +511,8 @@ fn beside(b: &mut Builder<'_>) -> bool {
             let other = |node: &Node| {
                 let shared =
                     |other: &&Split| graph.parts(&other.parts).iter().any(|part| parts.contains(part));
-                let beside = splits[i + 1..].iter().filter(|other| node.axes.contains(other.whole));
-                beside.filter(shared).find(|_| node.axes.contains(*whole)).map(|other| other.whole)
+                let others = splits[i + 1..].iter().filter(|other| node.axes.contains(other.whole));
+                others.filter(shared).find(|_| node.axes.contains(*whole)).map(|other| other.whole)
             };
             let is_first = |has: &dyn Fn(&Node) -> bool| !node.args.iter().any(|&arg| has(graph.node(arg)));
             if let Some(part) = part(node).filter(|_| is_first(&|node| part(node).is_some())) {

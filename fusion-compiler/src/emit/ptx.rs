@@ -3,9 +3,9 @@
 //! Every lane of a value is a register. Reads go through the read-only cache unless the kernel writes the
 //! buffer too; lanes side by side are accessed by 128 bits.
 
+mod cluster_exchange;
 mod divide;
 mod loops;
-mod mail;
 mod memory;
 mod registers;
 
@@ -14,7 +14,7 @@ use std::fmt;
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
-use mail::{barrier_name, mailboxes};
+use cluster_exchange::{barrier_name, exchange_buffers};
 use memory::{AddressSum, holds_apart};
 
 use super::{Writer, fill, identifier, template};
@@ -59,7 +59,7 @@ pub fn ptx(kernel: &Kernel) -> String {
             let len = match shared.len {
                 SharedLen::AtLaunch => continue,
                 SharedLen::Fixed(len) => len as usize,
-                SharedLen::Mailbox => CLUSTER_MAX as usize,
+                SharedLen::ExchangeBuffer => CLUSTER_MAX as usize,
             };
             out.line(format_args!(
                 ".shared .align 16 .b8 {}[{}];",
@@ -67,7 +67,7 @@ pub fn ptx(kernel: &Kernel) -> String {
                 shared.dtype.size() * len
             ));
         }
-        mailboxes(kernel)
+        exchange_buffers(kernel)
             .for_each(|id| out.line(format_args!(".shared .align 8 .b8 {}[8];", barrier_name(id))));
         out.text.push_str(&emitter.out.text);
     });
@@ -266,7 +266,7 @@ impl<'k> Emitter<'k> {
                 let registers = self.registers[value.0 as usize].clone();
                 self.store_shared(*id, *index, &registers, self.kernel.ty(*value).dtype);
             }
-            Stmt::ClusterExchange(mail) => self.mail(*mail),
+            Stmt::ClusterExchange(exchange) => self.cluster_exchange(*exchange),
             Stmt::Barrier(Scope::Block) => self.line("bar.sync 0;"),
             Stmt::Barrier(Scope::Warp) => self.line("bar.warp.sync 0xffffffff;"),
             Stmt::Barrier(Scope::Cluster) => self.cluster_barrier(),

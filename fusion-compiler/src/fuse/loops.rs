@@ -81,7 +81,7 @@ fn with_long_loops(
         let other = fuse(&looped, facts, twice);
         let is_line = |group: &Group| {
             let is_along = group.cols.iter().any(|axis| axes.contains(*axis));
-            !is_along || !lies_side_by_side(&looped, group)
+            !is_along || !has_column_major_rows(&looped, group)
         };
         let is_allowed = other.groups.len() <= fused.groups.len() && other.double_buffered.is_subset(twice);
         if is_allowed && other.groups.iter().all(is_line) {
@@ -95,14 +95,14 @@ fn with_long_loops(
 fn is_narrow(graph: &Graph, group: &Group) -> bool {
     let len = DimExpr::product(group.cols.iter().map(|&axis| &graph.axis(axis).extent));
     let short = !group.cols.is_empty() && len.as_const().is_some_and(|len| len < gpu::TEAM_ROW_MIN);
-    short && !lies_side_by_side(graph, group)
+    short && !has_column_major_rows(graph, group)
 }
 
 /// Returns true if rows are column-major in all loads and stores.
-fn lies_side_by_side(graph: &Graph, group: &Group) -> bool {
+fn has_column_major_rows(graph: &Graph, group: &Group) -> bool {
     let cols: AxisSet = group.cols.iter().copied().collect();
     let next = group.order.last().copied();
     let reads = group.loads.iter().all(|load| is_column_major(&load_order(graph, *load), cols, next));
-    let beside = |store: &Store| !group.is_of_elements(store) || is_column_major(&store.order, cols, next);
-    reads && group.stores.iter().all(beside)
+    let is_stored = |store: &Store| !group.is_of_elements(store) || is_column_major(&store.order, cols, next);
+    reads && group.stores.iter().all(is_stored)
 }

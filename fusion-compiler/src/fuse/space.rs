@@ -110,7 +110,7 @@ impl Group {
         let (of_cols, of_rows): (Vec<AxisId>, Vec<AxisId>) = order.iter().partition(|axis| in_row(axis));
         let first = order.iter().position(in_row)?;
         let together = order[first..].starts_with(&of_cols);
-        let beside = first + of_cols.len() < order.len();
+        let has_inner_rows = first + of_cols.len() < order.len();
         let with_all = !self.combined_of_all(graph, (&of_rows, &of_cols)).is_empty();
         let fits = |store: &Store| {
             store.order == of_rows || store.order == order || with_all && store.order.is_empty()
@@ -121,8 +121,8 @@ impl Group {
         );
         let whole = is_rows && is_cols && together && self.stores.iter().all(fits);
         let next = of_rows.last().copied();
-        let reads_beside = |load: &Load| is_column_major(&load_order(graph, *load), cols, next);
-        let reads = !beside || self.unrolled.is_empty() && self.loads.iter().all(reads_beside);
+        let loads_column_major = |load: &Load| is_column_major(&load_order(graph, *load), cols, next);
+        let reads = !has_inner_rows || self.unrolled.is_empty() && self.loads.iter().all(loads_column_major);
         (whole && reads).then_some((of_rows, of_cols))
     }
 

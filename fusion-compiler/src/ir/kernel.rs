@@ -194,7 +194,7 @@ pub enum SharedLen {
     /// this length. On the CPU, the arrays of this length get equal parts of the memory.
     AtLaunch,
     /// One element for each block of a cluster, which the block sends.
-    Mailbox,
+    ExchangeBuffer,
 }
 
 /// A shared array of the kernel that the id belongs to.
@@ -223,10 +223,10 @@ pub enum ClusterExchange {
     Init,
     /// Waits until all blocks have initialised their mbarriers.
     Wait,
-    /// Sends a value to the mailbox of another block. The values are the destination block, this block and
-    /// the value.
+    /// Sends a value to the exchange buffer of another block. The values are the destination block, this
+    /// block and the value.
     Send(SharedId, Value, Value, Value),
-    /// Waits until the mailbox has the values of all blocks.
+    /// Waits until the exchange buffer has the values of all blocks.
     Receive(SharedId),
     /// Invalidates the mbarriers of the block after all blocks have read what they received.
     Invalidate,

@@ -451,7 +451,7 @@ pub struct BufferArg {
     /// Type of the elements.
     pub dtype: DType,
     /// Footprint of the kernel in the memory.
-    pub reach: Footprint,
+    pub footprint: Footprint,
     /// True if the memory is bound as a uniform, with one element or with room for `UNIFORM_LEN`.
     pub uniform: bool,
 }

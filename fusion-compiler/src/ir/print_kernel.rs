@@ -32,7 +32,7 @@ impl Display for Kernel {
             match shared.len {
                 SharedLen::Fixed(len) => writeln!(f, "  shared {i}: {}[{len}]", shared.dtype)?,
                 SharedLen::AtLaunch => writeln!(f, "  shared {i}: {}[]", shared.dtype)?,
-                SharedLen::Mailbox => writeln!(f, "  shared {i}: mailbox of {}", shared.dtype)?,
+                SharedLen::ExchangeBuffer => writeln!(f, "  shared {i}: mailbox of {}", shared.dtype)?,
             }
         }
         if self.threads.team > 1 {

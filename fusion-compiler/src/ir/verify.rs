@@ -89,10 +89,11 @@ fn covers(graph: &Graph, own: &[AxisId], axes: &[AxisId]) -> bool {
     let Some((&first, rest)) = own.split_first() else { return axes.is_empty() };
     let extent = |axis: AxisId| &graph.axis(axis).extent;
     let alike = (0..graph.axes.len()).map(|i| AxisId(i as u8)).filter(|&axis| extent(axis) == extent(first));
-    let ways = alike.flat_map(|axis| [vec![axis], graph.parts(&[axis])]);
-    ways.into_iter().any(|way| {
-        let starts = way.len() <= axes.len() && way.iter().zip(axes).all(|(&a, &b)| extent(a) == extent(b));
-        starts && covers(graph, rest, &axes[way.len()..])
+    let candidates = alike.flat_map(|axis| [vec![axis], graph.parts(&[axis])]);
+    candidates.into_iter().any(|candidate| {
+        let starts = candidate.len() <= axes.len()
+            && candidate.iter().zip(axes).all(|(&a, &b)| extent(a) == extent(b));
+        starts && covers(graph, rest, &axes[candidate.len()..])
     })
 }
 
@@ -441,12 +442,12 @@ mod tests {
 
     #[test]
     fn elements_are_picked_where_a_value_says() {
-        let mut picks = sample();
-        pick(&mut picks, 0, Const::Int(2), DType::I32);
+        let mut gathers = sample();
+        pick(&mut gathers, 0, Const::Int(2), DType::I32);
         // A gather along C at the coordinate along C removes the axis and adds it again.
-        picks.push(node(NodeKind::Coord(C), &[], DType::I32, &[C]));
-        picks.push(node(NodeKind::Gather(C), &[0, 9, 4], DType::F32, &[N, C]));
-        assert_eq!(graph(&picks), Ok(()));
+        gathers.push(node(NodeKind::Coord(C), &[], DType::I32, &[C]));
+        gathers.push(node(NodeKind::Gather(C), &[0, 9, 4], DType::F32, &[N, C]));
+        assert_eq!(graph(&gathers), Ok(()));
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub fn kernel(kernel: &Kernel) -> Result<(), String> {
         vector: false,
         branched: false,
         conditional: false,
-        mailboxes: Mailboxes::Closed,
+        exchange_buffers: ExchangeState::Closed,
     };
     verifier.enter(&[], &kernel.body, &[]).map_err(|error| format!("{error} in\n{kernel}"))
 }
@@ -52,16 +52,16 @@ struct Verifier<'k> {
     branched: bool,
     /// True if some threads of a warp may not be here.
     conditional: bool,
-    mailboxes: Mailboxes,
+    exchange_buffers: ExchangeState,
 }
 
-/// The state of the mailboxes in the blocks of a cluster.
+/// The state of the exchange buffers in the blocks of a cluster.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Mailboxes {
+enum ExchangeState {
     Closed,
-    /// The mailboxes of this block are open.
+    /// The exchange buffers of this block are open.
     Open,
-    /// The mailboxes of all blocks are open.
+    /// The exchange buffers of all blocks are open.
     AllOpen,
 }
 
@@ -90,10 +90,10 @@ impl<'k> Verifier<'k> {
                 let before = self.branched;
                 let is_split = matches!(kind, LoopKind::Grid | LoopKind::Remainder);
                 self.branched |= is_split || uneven > Varies::Nowhere;
-                let mailboxes = self.mailboxes;
+                let exchange_buffers = self.exchange_buffers;
                 self.looped((*var, uneven), carried, body)?;
                 self.branched = before;
-                if self.mailboxes != mailboxes {
+                if self.exchange_buffers != exchange_buffers {
                     return Err("mailboxes that an iteration leaves otherwise than it found them".into());
                 }
             }
@@ -114,7 +114,7 @@ impl<'k> Verifier<'k> {
                 self.fold(fold, Lanes::ONE)?;
             }
             Stmt::StoreShared(id, index, value) => self.shared(*id, *index, self.kernel.ty(*value))?,
-            Stmt::ClusterExchange(mail) => self.mail(*mail)?,
+            Stmt::ClusterExchange(exchange) => self.cluster_exchange(*exchange)?,
             Stmt::Barrier(among) => self.barrier(*among)?,
             Stmt::If { cond, body } => {
                 self.expect(*cond, Type { dtype: DType::Bool, lanes: Lanes::ONE })?;
@@ -151,24 +151,24 @@ impl<'k> Verifier<'k> {
         if misses { Err("a barrier that not all threads reach".into()) } else { Ok(()) }
     }
 
-    fn mail(&mut self, mail: ClusterExchange) -> Result<(), String> {
+    fn cluster_exchange(&mut self, exchange: ClusterExchange) -> Result<(), String> {
         if !self.kernel.threads.cluster {
             return Err("mail in a kernel without clusters".into());
         }
-        let mailbox = |id: SharedId| match self.kernel.shared.get(usize::from(id.0)) {
-            Some(shared) if shared.len == SharedLen::Mailbox => Ok(()),
+        let exchange_buffer = |id: SharedId| match self.kernel.shared.get(usize::from(id.0)) {
+            Some(shared) if shared.len == SharedLen::ExchangeBuffer => Ok(()),
             Some(_) | None => Err(format!("shared memory {} is no mailbox", id.0)),
         };
-        match mail {
+        match exchange {
             ClusterExchange::Send(id, to, from, value) => {
                 self.expect(to, INDEX)?;
                 self.shared(id, from, self.kernel.ty(value))?;
-                mailbox(id)
+                exchange_buffer(id)
             }
-            ClusterExchange::Receive(id) => mailbox(id),
+            ClusterExchange::Receive(id) => exchange_buffer(id),
             ClusterExchange::Init | ClusterExchange::Wait | ClusterExchange::Invalidate => Ok(()),
         }?;
-        let (before, after) = match mail {
+        let (before, after) = match exchange {
             ClusterExchange::Init
             | ClusterExchange::Wait
             | ClusterExchange::Invalidate
@@ -177,15 +177,15 @@ impl<'k> Verifier<'k> {
             {
                 return Err("mailboxes that not all threads come to".into());
             }
-            ClusterExchange::Init => (Mailboxes::Closed, Mailboxes::Open),
-            ClusterExchange::Wait => (Mailboxes::Open, Mailboxes::AllOpen),
+            ClusterExchange::Init => (ExchangeState::Closed, ExchangeState::Open),
+            ClusterExchange::Wait => (ExchangeState::Open, ExchangeState::AllOpen),
             ClusterExchange::Send(..) | ClusterExchange::Receive(_) => {
-                (Mailboxes::AllOpen, Mailboxes::AllOpen)
+                (ExchangeState::AllOpen, ExchangeState::AllOpen)
             }
-            ClusterExchange::Invalidate => (Mailboxes::AllOpen, Mailboxes::Closed),
+            ClusterExchange::Invalidate => (ExchangeState::AllOpen, ExchangeState::Closed),
         };
-        if std::mem::replace(&mut self.mailboxes, after) != before {
-            return Err(format!("{mail:?} of mailboxes that are not ready for it"));
+        if std::mem::replace(&mut self.exchange_buffers, after) != before {
+            return Err(format!("{exchange:?} of mailboxes that are not ready for it"));
         }
         Ok(())
     }

@@ -219,7 +219,7 @@ fn operand(
 ) -> Operand {
     // An axis of extent 1 moves no element, but the order of the axes stays: it is part of the tensor's type.
     debug_assert!(axes.iter().all(|axis| usize::from(axis.0) < graph.axes.len()), "axes of the graph");
-    Operand { slot, name, dtype, access, axes, few: false, moved: false, interleave_axis: None }
+    Operand { slot, name, dtype, access, axes, fits_uniform: false, moved: false, interleave_axis: None }
 }
 
 /// Returns the name of a load.

@@ -56,7 +56,7 @@ fn traits(launches: &[Scheduled]) -> Traits {
         Lanes::Const(lanes) => lanes,
         Lanes::Loop => 1,
     };
-    let windows = |buffer: &BufferArg| matches!(buffer.reach, Footprint::Windows(_));
+    let windows = |buffer: &BufferArg| matches!(buffer.footprint, Footprint::Windows(_));
     let kernels = || launches.iter().map(|launch| &launch.kernel);
     Traits {
         launches: launches.len(),

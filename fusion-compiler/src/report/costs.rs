@@ -113,27 +113,37 @@ impl Report {
     }
 
     /// Returns the variants of a step that differ in cost, in order of preference; none if all cost the same.
-    pub(super) fn ways<'r>(&self, step: &'r Step<()>, temporaries: &[Temporary]) -> Vec<VariantCosts<'r>> {
+    pub(super) fn variant_costs<'r>(
+        &self,
+        step: &'r Step<()>,
+        temporaries: &[Temporary],
+    ) -> Vec<VariantCosts<'r>> {
         // Variants for multiples of a number, or for subgroups, have a general twin of the same cost.
         let special = |condition: &Condition| {
             matches!(condition, Condition::Divides(..) | Condition::Subgroups(_))
                 && self.known(condition).is_none()
         };
         let twins = self.possible(step).into_iter().filter(|variant| !variant.when.iter().any(special));
-        let mut ways: Vec<(VariantCosts<'r>, [Option<Terms>; 2])> = Vec::new();
+        let mut variant_costs: Vec<(VariantCosts<'r>, [Option<Terms>; 2])> = Vec::new();
         for variant in twins {
             let when = variant.when.iter().filter(|condition| self.known(condition).is_none()).collect();
             let used = temporaries_of(&variant.launches.iter().collect::<Vec<_>>());
             let own = used.into_iter().filter_map(|i| temporaries.get(i)).filter(|one| one.first == one.last);
             let (bytes, passed_on) = (bytes(variant), sum(own.map(Temporary::bytes)));
             let key = [&bytes, &passed_on].map(|amount| self.terms(amount));
-            let way = VariantCosts { launches: variant.launches.len(), bytes, passed_on, when };
-            match ways.last_mut() {
-                Some((last, known)) if last.launches == way.launches && *known == key => last.when = way.when,
-                Some(_) | None => ways.push((way, key)),
+            let costs = VariantCosts { launches: variant.launches.len(), bytes, passed_on, when };
+            match variant_costs.last_mut() {
+                Some((last, known)) if last.launches == costs.launches && *known == key => {
+                    last.when = costs.when
+                }
+                Some(_) | None => variant_costs.push((costs, key)),
             }
         }
-        if ways.len() > 1 { ways.into_iter().map(|(way, _)| way).collect() } else { vec![] }
+        if variant_costs.len() > 1 {
+            variant_costs.into_iter().map(|(costs, _)| costs).collect()
+        } else {
+            vec![]
+        }
     }
 
     /// Describes a condition in words.
@@ -162,7 +172,7 @@ pub(super) fn sum(amounts: impl Iterator<Item = DimExpr>) -> DimExpr {
 fn writes_nothing(launch: &Launch<()>, extents: &[i64]) -> bool {
     let mut written = launch.buffers.iter().filter(|buffer| buffer.access != Access::Read).peekable();
     written.peek().is_some()
-        && written.all(|buffer| match &buffer.reach {
+        && written.all(|buffer| match &buffer.footprint {
             Footprint::Linear(each) | Footprint::Strided { each, .. } => each.eval(extents) == Some(0),
             Footprint::Whole | Footprint::Windows(_) => false,
         })

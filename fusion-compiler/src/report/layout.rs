@@ -7,8 +7,8 @@
 //! a layer has a slot of its own in the layer.
 
 /// Distances between the boxes of a layer, and between layers.
-const BESIDE: f64 = 28.0;
-const BELOW: f64 = 56.0;
+const BOX_SPACING: f64 = 28.0;
+const LAYER_SPACING: f64 = 56.0;
 /// Width of the slot of an arrow that passes a layer.
 const SLOT: f64 = 10.0;
 /// Number of passes that improve the positions.
@@ -51,7 +51,7 @@ pub(super) fn layered(sizes: &[Point], arrows: &[(usize, usize)]) -> Drawing {
         below: vec![],
     };
     let mut nodes: Vec<Node> = sizes.iter().zip(&layers).map(node).collect();
-    let ways: Vec<Vec<usize>> = arrows.iter().map(|&arrow| way(&mut nodes, arrow)).collect();
+    let paths: Vec<Vec<usize>> = arrows.iter().map(|&arrow| path(&mut nodes, arrow)).collect();
     let mut layers: Vec<Vec<usize>> =
         vec![vec![]; nodes.iter().map(|node| node.layer + 1).max().unwrap_or(0)];
     nodes.iter().enumerate().for_each(|(i, node)| layers[node.layer].push(i));
@@ -59,7 +59,7 @@ pub(super) fn layered(sizes: &[Point], arrows: &[(usize, usize)]) -> Drawing {
     for sweep in 0..SWEEPS {
         improve(&mut nodes, &mut layers, sweep);
     }
-    drawing(&nodes, &layers, sizes.len(), &ways)
+    drawing(&nodes, &layers, sizes.len(), &paths)
 }
 
 /// Returns the layer of each box: one below its lowest predecessor. A box without predecessors is just above
@@ -82,18 +82,18 @@ fn layers_of(count: usize, arrows: &[(usize, usize)]) -> Vec<usize> {
 }
 
 /// Adds the slots of an arrow. Returns the arrow's nodes: both ends, and a slot in each layer between.
-fn way(nodes: &mut Vec<Node>, (from, to): (usize, usize)) -> Vec<usize> {
-    let mut way = vec![from];
+fn path(nodes: &mut Vec<Node>, (from, to): (usize, usize)) -> Vec<usize> {
+    let mut path = vec![from];
     for layer in nodes[from].layer + 1..nodes[to].layer {
-        way.push(nodes.len());
+        path.push(nodes.len());
         nodes.push(Node { width: SLOT, height: 0.0, layer, x: 0.0, above: vec![], below: vec![] });
     }
-    way.push(to);
-    for pair in way.windows(2) {
+    path.push(to);
+    for pair in path.windows(2) {
         nodes[pair[0]].below.push(pair[1]);
         nodes[pair[1]].above.push(pair[0]);
     }
-    way
+    path
 }
 
 /// Visits all layers once, downwards or upwards, and moves each node to the mean position of its neighbours.
@@ -128,7 +128,7 @@ fn place(nodes: &mut [Node], layer: &[usize], wanted: &[f64]) {
     let mut blocks: Vec<(f64, usize)> = Vec::new();
     for (i, &node) in layer.iter().enumerate() {
         if i > 0 {
-            offset += (nodes[layer[i - 1]].width + nodes[node].width) / 2.0 + BESIDE;
+            offset += (nodes[layer[i - 1]].width + nodes[node].width) / 2.0 + BOX_SPACING;
         }
         offsets.push(offset);
         let mut block = (wanted[i] - offset, 1);
@@ -147,34 +147,34 @@ fn place(nodes: &mut [Node], layer: &[usize], wanted: &[f64]) {
     }
 }
 
-fn drawing(nodes: &[Node], layers: &[Vec<usize>], boxes: usize, ways: &[Vec<usize>]) -> Drawing {
+fn drawing(nodes: &[Node], layers: &[Vec<usize>], boxes: usize, paths: &[Vec<usize>]) -> Drawing {
     let left = nodes.iter().map(|node| node.x - node.width / 2.0).fold(f64::INFINITY, f64::min);
     let right = nodes.iter().map(|node| node.x + node.width / 2.0).fold(f64::NEG_INFINITY, f64::max);
     let heights = layers.iter().map(|layer| layer.iter().map(|&i| nodes[i].height).fold(0.0, f64::max));
     let heights: Vec<f64> = heights.collect();
-    let top = |layer: usize| heights[..layer].iter().map(|height| height + BELOW).sum::<f64>();
+    let top = |layer: usize| heights[..layer].iter().map(|height| height + LAYER_SPACING).sum::<f64>();
     let above = |node: &Node| top(node.layer) + (heights[node.layer] - node.height) / 2.0;
-    let arrow = |way: &Vec<usize>| {
+    let arrow = |path: &Vec<usize>| {
         let mut points = Vec::new();
-        for (i, &number) in way.iter().enumerate() {
+        for (i, &number) in path.iter().enumerate() {
             let node = &nodes[number];
             let (layer_top, layer_bottom) = (top(node.layer), top(node.layer) + heights[node.layer]);
             let (x, from, to) = if number >= boxes {
                 (node.x, layer_top, layer_bottom)
             } else if i == 0 {
-                (port(nodes, number, &node.below, way[1]), above(node) + node.height, layer_bottom)
+                (port(nodes, number, &node.below, path[1]), above(node) + node.height, layer_bottom)
             } else {
-                (port(nodes, number, &node.above, way[i - 1]), layer_top, above(node))
+                (port(nodes, number, &node.above, path[i - 1]), layer_top, above(node))
             };
             points.extend([(x - left, from), (x - left, to)]);
         }
         points
     };
     let corner = |node: &Node| (node.x - node.width / 2.0 - left, above(node));
-    let bottom = (top(layers.len()) - BELOW).max(0.0);
+    let bottom = (top(layers.len()) - LAYER_SPACING).max(0.0);
     Drawing {
         boxes: nodes[..boxes].iter().map(corner).collect(),
-        arrows: ways.iter().map(arrow).collect(),
+        arrows: paths.iter().map(arrow).collect(),
         size: ((right - left).max(0.0), bottom),
     }
 }
@@ -234,11 +234,11 @@ mod tests {
         let centres: Vec<f64> =
             drawing.boxes.iter().zip([100.0, 60.0, 140.0]).map(|(at, width)| at.0 + width / 2.0).collect();
         assert!(centres.iter().all(|x| (x - 70.0).abs() < 1e-6), "{centres:?}");
-        assert_eq!(drawing.size, (140.0, 40.0 + 80.0 + 20.0 + 2.0 * BELOW));
+        assert_eq!(drawing.size, (140.0, 40.0 + 80.0 + 20.0 + 2.0 * LAYER_SPACING));
     }
 
     #[test]
-    fn ways_past_layers_run_beside_the_boxes() {
+    fn paths_past_layers_run_beside_the_boxes() {
         // Batch statistics: the second kernel reads the first kernel's operand again.
         let boxes = [(80.0, 50.0), (200.0, 90.0), (120.0, 60.0), (120.0, 60.0), (200.0, 90.0), (80.0, 50.0)];
         let drawing = check(&boxes, &[(0, 1), (1, 2), (1, 3), (2, 4), (3, 4), (0, 4), (4, 5)]);

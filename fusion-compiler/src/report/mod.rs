@@ -315,15 +315,15 @@ impl Section<'_> {
     /// Describes the variants of a kernel, once for all targets with the same kinds.
     fn variants(&self, group: &GroupSummary) -> Vec<String> {
         let mut alike: Vec<(&VariantSummary, Vec<&Text>)> = Vec::new();
-        for (place, ways) in self.summary.programs.iter().zip(group.variants.iter()) {
+        for (place, variants) in self.summary.programs.iter().zip(group.variants.iter()) {
             let Some(run) = self.runs.iter().find(|run| run.place == *place) else { continue };
-            match alike.iter_mut().find(|(known, _)| known.kinds == ways.kinds) {
+            match alike.iter_mut().find(|(known, _)| known.kinds == variants.kinds) {
                 Some((_, names)) => names.push(&run.name),
-                None => alike.push((ways, vec![&run.name])),
+                None => alike.push((variants, vec![&run.name])),
             }
         }
-        let line = |(ways, of): &(&VariantSummary, Vec<&Text>)| {
-            format!("{}: {}", names(of.iter().copied()), ways.kinds.join(", "))
+        let line = |(variants, of): &(&VariantSummary, Vec<&Text>)| {
+            format!("{}: {}", names(of.iter().copied()), variants.kinds.join(", "))
         };
         alike.iter().map(line).collect()
     }

@@ -31,7 +31,7 @@ fn texts(texts: &[&'static str]) -> List<Text> {
 
 fn group(kernel: &'static str, ops: &[&'static str], (reads, writes): (&[u16], &[u16])) -> GroupSummary {
     let moved = |&array: &u16| Traffic { array, bytes: times(4, n()) };
-    let ways = |kinds| VariantSummary { variants: 2, kinds: texts(kinds) };
+    let summary = |kinds| VariantSummary { variants: 2, kinds: texts(kinds) };
     GroupSummary {
         kernel: Borrowed(kernel),
         schedule: Borrowed("pointwise"),
@@ -41,9 +41,9 @@ fn group(kernel: &'static str, ops: &[&'static str], (reads, writes): (&[u16], &
         reads: reads.iter().map(moved).collect(),
         writes: writes.iter().map(moved).collect(),
         variants: Owned(vec![
-            ways(&["vec4|scalar", "32|64-bit index"]),
-            ways(&["vec4|scalar", "32|64-bit index"]),
-            ways(&["vector loops"]),
+            summary(&["vec4|scalar", "32|64-bit index"]),
+            summary(&["vec4|scalar", "32|64-bit index"]),
+            summary(&["vector loops"]),
         ]),
     }
 }
@@ -102,7 +102,7 @@ fn launch(bytes: DimExpr, rows: DimExpr, temporaries: &[u16]) -> Launch<()> {
         slot: Slot::Temp(temporary),
         access: Access::Read,
         dtype: DType::F32,
-        reach: Footprint::Whole,
+        footprint: Footprint::Whole,
         uniform: false,
     };
     let buffers = temporaries.iter().map(buffer).collect();
@@ -280,11 +280,11 @@ fn in_parts() -> Plan {
     let d = || DimExpr::sym(1);
     let long = vec![Condition::AtMost(n(), 10), Condition::AtLeast(d(), 100)];
     let parts = vec![launch(times(4, n() * d()), n(), &[0, 1]), launch(times(8, n()), n(), &[1])];
-    let held = vec![Condition::Shares(times(4, d()))];
+    let staged = vec![Condition::Shares(times(4, d()))];
     let middle = vec![
         variant([vec![Condition::Divides(d(), 4)], long.clone()].concat(), parts.clone()),
         variant(long, parts),
-        variant(held, vec![launch(times(4, n() * d()), n(), &[0])]),
+        variant(staged, vec![launch(times(4, n() * d()), n(), &[0])]),
         variant(vec![], vec![launch(times(8, n() * d()), n(), &[0])]),
     ];
     let middle = Step { variants: middle.into() };
@@ -300,7 +300,7 @@ fn parts_of_rows_are_launches_with_memory_of_their_own() {
         let report = bound(bound(Report::new(&in_parts()), "N", n), "D", d);
         (report.launches(), report.bytes(), report.peak_temporary_bytes())
     };
-    assert_eq!(of(10, 99), (Some(4), Some(30 + 40 * 99), Some(60)), "held");
+    assert_eq!(of(10, 99), (Some(4), Some(30 + 40 * 99), Some(60)), "staged");
     assert_eq!(of(10, 100), (Some(5), Some(30 + 40 * 100 + 80), Some(120)), "in parts");
     assert_eq!(of(11, 100), (Some(4), Some(33 + 44 * 100), Some(64)), "too many for parts");
     assert_eq!(of(11, 4097), (Some(4), Some(33 + 88 * 4097), Some(64)), "no block of WebGPU's holds it");
@@ -313,18 +313,19 @@ fn parts_of_rows_are_launches_with_memory_of_their_own() {
 
 /// Before extents are given, the report lists all variants with their conditions.
 #[test]
-fn ways_that_cost_more_are_told() {
+fn variants_that_cost_more_are_told() {
     let report = Report::new(&in_parts());
     assert_eq!((report.kernels(), report.launches(), report.bytes()), (4, None, None));
     assert_eq!(report.bytes_formula(), "4*N*D + 3*N");
     assert_eq!(report.peak_temporary_bytes_formula(), "4*N + 20");
     let text = report.to_string();
     assert!(text.starts_with("Fusion: 10 → 4–5 kernels (50–60% reduction)"), "{text}");
-    let ways = "\n\nVariants, of which a call runs the first whose conditions hold:\n";
-    assert!(!text.contains(ways), "no group of the summary is that kernel: {text}");
+    let heading = "\n\nVariants, of which a call runs the first whose conditions hold:\n";
+    assert!(!text.contains(heading), "no group of the summary is that kernel: {text}");
     let told = |report: &Report| {
-        let ways = report.ways(&report.runs[0].program.steps[1], &report.runs[0].program.temporaries);
-        ways.iter().map(|way| report.way(way)).collect::<Vec<_>>()
+        let variants =
+            report.variant_costs(&report.runs[0].program.steps[1], &report.runs[0].program.temporaries);
+        variants.iter().map(|variant| report.variant(variant)).collect::<Vec<_>>()
     };
     assert_eq!(
         told(&report),

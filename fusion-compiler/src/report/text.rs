@@ -79,7 +79,7 @@ impl Report {
             }
         };
         list("Not fused:", summary.boundaries.iter().map(|one| boundary_row(section, one)).collect());
-        list("Variants, of which a call runs the first whose conditions hold:", self.ways_rows(section));
+        list("Variants, of which a call runs the first whose conditions hold:", self.variant_rows(section));
         lines
     }
 
@@ -112,7 +112,7 @@ impl Report {
 
     /// Returns the rows of the list of variants: the kernels whose variants differ in cost, with the targets,
     /// costs and conditions.
-    fn ways_rows(&self, section: &Section<'_>) -> Vec<Vec<Cell>> {
+    fn variant_rows(&self, section: &Section<'_>) -> Vec<Vec<Cell>> {
         if self.bound().is_some() {
             return vec![];
         }
@@ -121,8 +121,8 @@ impl Report {
             let mut alike: Vec<(Vec<&Text>, Vec<String>)> = Vec::new();
             for run in &section.runs {
                 let Some(step) = run.program.steps.get(i) else { continue };
-                let ways = self.ways(step, &run.program.temporaries);
-                let texts: Vec<String> = ways.iter().map(|way| self.way(way)).collect();
+                let variants = self.variant_costs(step, &run.program.temporaries);
+                let texts: Vec<String> = variants.iter().map(|variant| self.variant(variant)).collect();
                 match alike.iter_mut().find(|(_, known)| *known == texts) {
                     Some((names, _)) => names.push(&run.name),
                     None => alike.push((vec![&run.name], texts)),
@@ -142,20 +142,20 @@ impl Report {
         groups.map(row).filter(|row| !row[1].is_empty()).collect()
     }
 
-    pub(super) fn way(&self, way: &VariantCosts<'_>) -> String {
-        let passed_on = match (self.value(&way.passed_on), self.short(&way.passed_on)) {
+    pub(super) fn variant(&self, variant: &VariantCosts<'_>) -> String {
+        let passed_on = match (self.value(&variant.passed_on), self.short(&variant.passed_on)) {
             (Some(0), _) => String::new(),
             (_, (Some(amount), _)) => format!(", {amount} of temporaries"),
             (_, (None, _)) => ", temporaries for parts".into(),
         };
-        let moved = match self.short(&way.bytes) {
+        let moved = match self.short(&variant.bytes) {
             (Some(amount), Shown::All) => format!(", {amount} moved"),
             (Some(amount), Shown::Part) => format!(", {amount} and what parts pass on moved"),
             (None, _) => String::new(),
         };
-        let when: Vec<String> = way.when.iter().map(|condition| self.condition(condition)).collect();
+        let when: Vec<String> = variant.when.iter().map(|condition| self.condition(condition)).collect();
         let when = if when.is_empty() { "otherwise".into() } else { format!("where {}", when.join(" and ")) };
-        format!("{}{moved}{passed_on}, {when}", launches(way.launches))
+        format!("{}{moved}{passed_on}, {when}", launches(variant.launches))
     }
 
     /// Formats an amount, without its quotients if it is too long with them.

@@ -15,8 +15,8 @@ use crate::ir::op::Op;
 /// Moves the loops of a kernel under the condition without which they change nothing. Kernels whose threads
 /// wait for each other stay as they are: a device must see that all threads agree on the condition.
 pub fn skip_unchanged(mut kernel: Kernel) -> Kernel {
-    let is_dealt = |stmt: &Stmt| matches!(stmt, Stmt::Loop { kind: LoopKind::Grid, .. });
-    let begin = kernel.body.iter().position(is_dealt);
+    let is_distributed = |stmt: &Stmt| matches!(stmt, Stmt::Loop { kind: LoopKind::Grid, .. });
+    let begin = kernel.body.iter().position(is_distributed);
     let is_kept = kernel.buffers.iter().all(|buffer| buffer.access != Access::Write);
     let Some(begin) = begin.filter(|_| is_kept) else { return kernel };
     let before = kernel.body[..begin].iter().flat_map(Stmt::made);

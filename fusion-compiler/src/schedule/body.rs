@@ -7,7 +7,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::combine::{of_rows, written_out};
-use super::space::{SpaceDim, bytes, reach};
+use super::space::{SpaceDim, bytes, footprint};
 use super::staged_buffer::StagedBuffers;
 use super::{Access, Operand, Work, views};
 use crate::fuse::Load;
@@ -53,7 +53,7 @@ const BINDING_BYTES: i64 = 128 << 20;
 /// binding.
 pub(super) fn is_windowed(work: &Work<'_>, operand: &Operand) -> bool {
     !operand.moved
-        && reach(work.graph, work.group, operand) == Footprint::Whole
+        && footprint(work.graph, work.group, operand) == Footprint::Whole
         && bytes(work.graph, operand).as_const().is_none_or(|bytes| bytes > BINDING_BYTES)
 }
 
@@ -140,21 +140,21 @@ impl<'w> Body<'w> {
             values: FxHashMap::default(),
         };
         for operand in &work.operands {
-            body.bind(operand, reach(work.graph, work.group, operand));
+            body.bind(operand, footprint(work.graph, work.group, operand));
         }
         body
     }
 
     /// Another buffer of the kernel.
-    pub(super) fn bind(&mut self, operand: &Operand, reach: Footprint) -> BufferId {
-        let Operand { slot, dtype, access, few, .. } = *operand;
-        let most = if operand.axes.is_empty() { Some(1) } else { few.then_some(UNIFORM_LEN) };
+    pub(super) fn bind(&mut self, operand: &Operand, footprint: Footprint) -> BufferId {
+        let Operand { slot, dtype, access, fits_uniform, .. } = *operand;
+        let most = if operand.axes.is_empty() { Some(1) } else { fits_uniform.then_some(UNIFORM_LEN) };
         let may = access == Access::Read && dtype.is_uniform() && self.uniform_buffers_left > 0;
         let uniform = most.filter(|_| may);
         self.uniform_buffers_left -= usize::from(uniform.is_some());
-        let strided = matches!(reach, Footprint::Strided { .. });
+        let strided = matches!(footprint, Footprint::Strided { .. });
         self.kernel.buffers.push(Buffer { uniform, strided, ..Buffer::new(&operand.name, dtype, access) });
-        self.buffers.push(BufferArg { slot, access, dtype, reach, uniform: uniform.is_some() });
+        self.buffers.push(BufferArg { slot, access, dtype, footprint, uniform: uniform.is_some() });
         BufferId(self.buffers.len() as u16 - 1)
     }
 

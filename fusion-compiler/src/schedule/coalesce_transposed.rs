@@ -12,8 +12,8 @@ use crate::ir::graph::Access;
 use crate::ir::kernel::{Value, WARP};
 use crate::ir::op::Op;
 
-/// Bytes that a GPU reads of memory at least.
-const SECTOR: i64 = 32;
+/// Bytes of a sector: a GPU reads and writes whole sectors.
+pub(super) const SECTOR: i64 = 32;
 
 /// How vectors are taken across.
 pub(super) struct Across {
@@ -80,19 +80,19 @@ impl Across {
         let count = top.apply(Op::IntDiv, &[count, lanes]);
         let (most, one) = (top.apply(Op::IntDiv, &[count, rows]), top.index(1));
         let (is_long, is_there) = (top.apply(Op::Ge, &[extent, rows]), top.apply(Op::Le, &[row, most]));
-        let turns = top.apply(Op::And, &[is_long, is_there]);
+        let is_interleaved = top.apply(Op::And, &[is_long, is_there]);
         // Rows of one vector each are in order.
-        let row = top.apply(Op::Select, &[turns, row, one]);
+        let row = top.apply(Op::Select, &[is_interleaved, row, one]);
         let group = top.apply(Op::Mul, &[row, rows]);
 
         let mut b = body.item();
         let from = b.apply(Op::Sub, &[var, start]);
         let number = b.apply(Op::IntDiv, &[from, lanes]);
         let (of, within) = body.divide(Level::Item, number, group);
-        let (place, beside) = body.divide(Level::Item, within, rows);
+        let (place, row_of_place) = body.divide(Level::Item, within, rows);
         let mut b = body.item();
         let before = b.apply(Op::Mul, &[of, group]);
-        let rows_before = b.apply(Op::Mul, &[beside, row]);
+        let rows_before = b.apply(Op::Mul, &[row_of_place, row]);
         let in_group = b.apply(Op::Add, &[rows_before, place]);
         let after = b.apply(Op::Add, &[before, group]);
         let is_whole = b.apply(Op::Le, &[after, count]);

@@ -11,7 +11,7 @@ use rustc_hash::FxHashSet;
 
 use super::body::{Addressing, Body, Level, Place};
 use super::items::{Items, scheduled};
-use super::space::{SpaceDim, reach};
+use super::space::{SpaceDim, footprint};
 use super::staged_buffer::StagedBuffer;
 use super::{Scheduled, Work};
 use crate::fuse::is_transcendental;
@@ -80,7 +80,7 @@ fn written(
     let (mut inside, lanes) = body.take();
     inside.extend(loops);
     inside.push(Stmt::Vector { len: count, body: lanes, folds: vec![] });
-    items.deal(&mut body, inside);
+    items.distribute(&mut body, inside);
     let row_min = match (apart, body.gathered.as_slice()) {
         ([], []) => cpu::ROW_MIN,
         (_, []) => cpu::APART_ROW_MIN,
@@ -247,8 +247,8 @@ fn first_that(body: &Body<'_>, holds: &dyn Fn(NodeId) -> bool) -> Vec<NodeId> {
         } else if !body.is_read(id) {
             let node = graph.node(id);
             // What is picked from is another value than that of the element.
-            let picks = usize::from(matches!(node.kind, NodeKind::Gather(_)));
-            open.extend(&node.args[picks..]);
+            let places = usize::from(matches!(node.kind, NodeKind::Gather(_)));
+            open.extend(&node.args[places..]);
         }
     }
     all.into_iter().collect()
@@ -261,7 +261,7 @@ fn has_four_bytes(graph: &Graph, id: NodeId) -> bool {
 
 /// Whether the elements of a buffer follow those of the space.
 fn is_linear(work: &Work<'_>, buffer: BufferId) -> bool {
-    matches!(reach(work.graph, work.group, &work.operands[usize::from(buffer.0)]), Footprint::Linear(_))
+    matches!(footprint(work.graph, work.group, &work.operands[usize::from(buffer.0)]), Footprint::Linear(_))
 }
 
 /// Whether something takes long that is made once for each row where rows have loops.

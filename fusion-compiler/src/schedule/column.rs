@@ -13,7 +13,7 @@ use smallvec::smallvec;
 use super::body::{Addressing, Body, Place};
 use super::partition::Partition;
 use super::passes::{Pass, PassCount, Sums, finished, passes};
-use super::position::Range;
+use super::position::CoordinateRange;
 use super::row_loop::INDEX;
 use super::space::{SpaceDim, cols, dims, product, width_conditions, widths};
 use super::strips::{self, Steps, is_long};
@@ -208,7 +208,7 @@ struct PartSteps {
     /// Its dim.
     along: usize,
     /// The run that the part shares, or is.
-    pass: Range,
+    pass: CoordinateRange,
     /// Past the last step.
     end: Value,
     step: Value,

@@ -2,9 +2,10 @@
 
 use super::Work;
 use super::body::{Body, Level, Place};
-use super::one_hot_gather::picks;
+use super::coalesce_transposed::SECTOR;
+use super::one_hot_gather::one_hot_gathers;
 use super::passes::{Pass, PassCount, passes};
-use super::position::Range;
+use super::position::CoordinateRange;
 use super::row_loop::{INDEX, RowLoop, ThreadMapping};
 use super::row_space::RowSpace;
 use super::space::product;
@@ -14,11 +15,8 @@ use crate::ir::graph::Access;
 use crate::ir::kernel::{BufferId, Lanes, LoopKind, Scope, Stmt, Value};
 use crate::ir::op::Op;
 
-/// Bytes of memory that a GPU writes at a time: what is written of fewer takes as long.
-const SECTOR: usize = 32;
-
 /// The part of a row, whose number is the last of these coordinates, or of the block of a cluster that has one.
-fn range(space: &RowSpace, part: &DimExpr, body: &mut Body<'_>, coordinates: &[Value]) -> Range {
+fn range(space: &RowSpace, part: &DimExpr, body: &mut Body<'_>, coordinates: &[Value]) -> CoordinateRange {
     let number = body.rank.unwrap_or_else(|| coordinates[space.rows - 1]);
     if !space.is_line() {
         return body.range(number, part, &space.cols()[0].extent);
@@ -93,7 +91,7 @@ fn of_one_row(
         let coordinates = [coordinates.as_slice(), &[range.0]].concat();
         let first = Place { element: row, coordinates, lanes: Lanes::ONE, apart: false, in_row: None };
         let position = body.position(buffer, Level::Item, (&vec![], Lanes::ONE), &first).index;
-        let sector = SECTOR / work.operands[usize::from(buffer.0)].dtype.size();
+        let sector = SECTOR as usize / work.operands[usize::from(buffer.0)].dtype.size();
         let in_vector = body.top().index(i64::from(lanes) - 1);
         let lane = body.item().apply(Op::And, &[position, in_vector]);
         body.stage_ahead(lane);
@@ -112,11 +110,11 @@ fn of_one_row(
         let wait = || [Stmt::Barrier(Scope::Team)];
         body.item().body.extend(wait().into_iter().chain(fill).chain(wait()));
     }
-    let picks = picks(work, body, along);
-    for &pick in &picks {
-        let value = row_loop(&no_pass).static_index(body, pick);
-        body.set_of_row(pick.sum, value);
-        passes.iter_mut().for_each(|pass| pass.alone.retain(|&id| id != pick.sum));
+    let gathers = one_hot_gathers(work, body, along);
+    for &gather in &gathers {
+        let value = row_loop(&no_pass).static_index(body, gather);
+        body.set_of_row(gather.sum, value);
+        passes.iter_mut().for_each(|pass| pass.alone.retain(|&id| id != gather.sum));
     }
     for pass in passes.iter().filter(|pass| **pass != no_pass) {
         let whole = row_loop(pass).combine(body);

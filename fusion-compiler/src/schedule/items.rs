@@ -48,7 +48,7 @@ impl Items {
     }
 
     /// Distributes the items to threads, which run the statements for each.
-    pub(super) fn deal(self, body: &mut Body<'_>, inside: Vec<Stmt>) {
+    pub(super) fn distribute(self, body: &mut Body<'_>, inside: Vec<Stmt>) {
         let mut top = body.top();
         let (start, end) = (top.index(0), top.index(1));
         let (var, kind) = (self.item, LoopKind::Grid);
@@ -63,7 +63,7 @@ pub(super) fn scheduled(dims: &[SpaceDim], body: Body<'_>, when: Vec<Condition>,
     let space = Space { rows, cols: inner[0].extent.clone(), grain, each: DimExpr::constant(1) };
     let (kernel, buffers) = body.finish();
     for buffer in &buffers {
-        let linear = matches!(buffer.reach, Footprint::Linear(_));
+        let linear = matches!(buffer.footprint, Footprint::Linear(_));
         debug_assert!(buffer.access == Access::Read || linear, "writes are linear");
     }
     Scheduled::new(when, (kernel, buffers), space)

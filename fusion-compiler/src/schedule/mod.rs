@@ -132,13 +132,13 @@ pub struct Scratch {
     /// Number of elements.
     pub len: DimExpr,
     /// True if the length is at most `UNIFORM_LEN` for all extents.
-    pub few: bool,
+    pub fits_uniform: bool,
 }
 
 impl Scratch {
     /// Elements that there has to be room for, as much as a uniform has where it may be one.
     pub fn room(self, facts: &TargetFacts) -> DimExpr {
-        let is_uniform = self.few && facts.uniform_buffers_max > 0;
+        let is_uniform = self.fits_uniform && facts.uniform_buffers_max > 0;
         if is_uniform { DimExpr::constant(UNIFORM_LEN.into()) } else { self.len }
     }
 }
@@ -175,7 +175,7 @@ pub struct Operand {
     /// Outermost first.
     pub axes: Vec<AxisId>,
     /// True if the buffer has at most `UNIFORM_LEN` elements for all extents.
-    pub few: bool,
+    pub fits_uniform: bool,
     /// Whether it is read at other places than those of the elements at hand.
     pub moved: bool,
     /// One of the axes that is none in memory: parts that take turns along the axis before it.

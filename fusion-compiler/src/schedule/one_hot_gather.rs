@@ -14,24 +14,24 @@ use crate::ir::op::Op;
 
 /// A sum of one element, and the value that says which.
 #[derive(Clone, Copy)]
-pub(super) struct Pick {
+pub(super) struct OneHotGather {
     pub(super) sum: NodeId,
     place: NodeId,
 }
 
 /// The sums of a row group that one element adds to, if rows have one axis, and no thread is alone to know its elements: because it
 /// keeps what it reads, or has overwritten it.
-pub(super) fn picks(work: &Work<'_>, body: &Body<'_>, along: &ThreadMapping) -> Vec<Pick> {
+pub(super) fn one_hot_gathers(work: &Work<'_>, body: &Body<'_>, along: &ThreadMapping) -> Vec<OneHotGather> {
     let &[axis] = work.group.cols.as_slice() else { return vec![] };
     let overwrites = || work.operands.iter().any(|operand| operand.access == Access::ReadWrite);
     if matches!(along, ThreadMapping::Team { .. }) && (body.stages_values() || overwrites()) {
         return vec![];
     }
     let combined = work.group.nodes.iter().filter(|&&id| work.combines_row(id));
-    combined.filter_map(|&sum| pick(work, body, sum, axis)).collect()
+    combined.filter_map(|&sum| one_hot_gather(work, body, sum, axis)).collect()
 }
 
-fn pick(work: &Work<'_>, body: &Body<'_>, sum: NodeId, axis: AxisId) -> Option<Pick> {
+fn one_hot_gather(work: &Work<'_>, body: &Body<'_>, sum: NodeId, axis: AxisId) -> Option<OneHotGather> {
     let graph = work.graph;
     let applied = |id: NodeId, op: Op| {
         let node = graph.node(id);
@@ -68,12 +68,16 @@ fn pick(work: &Work<'_>, body: &Body<'_>, sum: NodeId, axis: AxisId) -> Option<P
     // What is made of other values might be kept for each element.
     let is_read = |id: NodeId| work.group.load_of(graph, id).is_some();
     let x = if graph.node(x).kind == NodeKind::Cast { graph.node(x).args[0] } else { x };
-    (is_zero && is_place && is_read(x)).then_some(Pick { sum, place })
+    (is_zero && is_place && is_read(x)).then_some(OneHotGather { sum, place })
 }
 
 impl RowLoop<'_> {
     /// The sum, of an element that is in the row, or the part of one at hand; or else 0.
-    pub(super) fn static_index(&self, body: &mut Body<'_>, Pick { sum, place }: Pick) -> Value {
+    pub(super) fn static_index(
+        &self,
+        body: &mut Body<'_>,
+        OneHotGather { sum, place }: OneHotGather,
+    ) -> Value {
         let node = self.work.graph.node(sum);
         let zero = body.top().index(0);
         let outside = [self.coordinates, &[zero]].concat();

@@ -155,7 +155,7 @@ fn on_cpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], grain: u32) -
     body.compute(&Place { element, coordinates, lanes: Lanes::Loop, apart: false, in_row: None });
     let (mut inside, inner) = body.take();
     inside.push(Stmt::Vector { len, body: inner, folds: vec![] });
-    items.deal(&mut body, inside);
+    items.distribute(&mut body, inside);
     scheduled(dims, body, vec![], grain)
 }
 

@@ -5,7 +5,7 @@
 
 use super::Operand;
 use super::body::{Addressing, Body, Level, Place, is_windowed};
-use super::space::{SpaceDim, reach, stride};
+use super::space::{SpaceDim, footprint, stride};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{AxisId, NodeKind};
@@ -27,7 +27,7 @@ enum LanePattern {
 }
 
 /// Some of the coordinates along a dim, one after another.
-pub(super) struct Range {
+pub(super) struct CoordinateRange {
     pub(super) start: Value,
     pub(super) end: Value,
     pub(super) len: Value,
@@ -35,14 +35,14 @@ pub(super) struct Range {
 
 impl Body<'_> {
     /// Run number `number` of those that are `len` coordinates each along a dim of this extent, but for the last.
-    pub(super) fn range(&mut self, number: Value, len: &DimExpr, extent: &DimExpr) -> Range {
+    pub(super) fn range(&mut self, number: Value, len: &DimExpr, extent: &DimExpr) -> CoordinateRange {
         let (most, extent) = (self.extent(len), self.extent(extent));
         let mut b = self.item();
         let start = b.apply(Op::Mul, &[number, most]);
         let left = b.apply(Op::Sub, &[extent, start]);
         let len = b.apply(Op::Min, &[left, most]);
         let end = b.apply(Op::Add, &[start, len]);
-        Range { start, end, len }
+        CoordinateRange { start, end, len }
     }
 
     /// The coordinates of an element, by dim.
@@ -151,7 +151,7 @@ impl Body<'_> {
     ) -> Address {
         let work = self.work;
         let operand = &work.operands[usize::from(buffer.0)];
-        match reach(work.graph, work.group, operand) {
+        match footprint(work.graph, work.group, operand) {
             // What lacks every axis of the space is read once, before there is an element.
             Footprint::Linear(per) if level != Level::Top && work.group.cols.is_empty() => {
                 let per =
@@ -200,7 +200,7 @@ impl Body<'_> {
         let axes = self.dims.iter().map(|dim| dim.axes.last().filter(|axis| own(axis)));
         let strides: Vec<Option<DimExpr>> =
             axes.map(|axis| axis.and_then(|&axis| stride(graph, operand, axis))).collect();
-        let (level, run, gathers) = match self.lie((at, operand), level, &strides, place) {
+        let (level, run, gathers) = match self.lane_pattern((at, operand), level, &strides, place) {
             LanePattern::Strided(run) => (level, run, false),
             LanePattern::Gathered => (Level::Inner, None, true),
         };
@@ -258,7 +258,7 @@ impl Body<'_> {
     }
 
     /// How the lanes of a loop lie that an operand has along the dims of these strides, or along which something moves.
-    fn lie(
+    fn lane_pattern(
         &mut self,
         (at, operand): (&Coordinates, &Operand),
         level: Level,
@@ -355,13 +355,13 @@ impl Body<'_> {
     ) -> Address {
         let strides = strides.into_iter().map(|stride| stride.unwrap_or_else(|| DimExpr::constant(0)));
         let dims = self.dims.iter().map(|dim| dim.extent.clone()).zip(strides).collect();
-        let reach = Footprint::Windows(IndexMap { start, dims });
-        let known = &mut self.buffers[usize::from(operand.0)].reach;
+        let footprint = Footprint::Windows(IndexMap { start, dims });
+        let known = &mut self.buffers[usize::from(operand.0)].footprint;
         let buffer = if *known == Footprint::Whole {
-            *known = reach;
+            *known = footprint;
             operand
         } else {
-            self.bind(&self.work.operands[usize::from(operand.0)], reach)
+            self.bind(&self.work.operands[usize::from(operand.0)], footprint)
         };
         let index = self.rebase(buffer, Level::Item, index);
         let name = format!("window of {}", self.kernel.buffer(buffer).name);

@@ -7,7 +7,7 @@
 
 mod config;
 
-use self::config::{Placement, RowConfig, Rows, block, taken, ways_of};
+use self::config::{Placement, RowConfig, Rows, block, configs_of, lanes_and_placement};
 use std::borrow::Cow;
 
 use super::body::{Addressing, Body, Level};
@@ -45,11 +45,13 @@ pub(super) fn row(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
                 after_parts: space.partials > 0,
                 stages: !staged.is_empty(),
                 narrow: staged.first().is_some_and(|staged| staged.dtype.is_narrow()),
-                taken: &|lanes, stages| taken(work, facts, &space, (lanes, stages)),
+                lanes_and_placement: &|lanes, stages| {
+                    lanes_and_placement(work, facts, &space, (lanes, stages))
+                },
                 widths: &widths(work, facts),
             };
             let pairs = rows.widths.iter().flat_map(|&index| [(index, most), (index, 1)]);
-            let configs: Vec<RowConfig> = pairs.flat_map(|of| ways_of(facts, &rows, of)).collect();
+            let configs: Vec<RowConfig> = pairs.flat_map(|of| configs_of(facts, &rows, of)).collect();
             let mut scheduled: Vec<Scheduled> =
                 configs.iter().map(|config| on_gpu(work, facts, &space, config, &staged)).collect();
             // The last must do for whatever the others do not.
@@ -62,7 +64,7 @@ pub(super) fn row(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
 }
 
 /// Rows that a team has side by side: what is read at once of memory, 32 bytes, is of so many.
-const BESIDE: u32 = 8;
+const ROWS_PER_TEAM: u32 = 8;
 
 /// The ways to run a group whose rows lie side by side, are few and are long: each row has many threads. A team has several
 /// rows, so that what it reads and writes at a time lies side by side, too; where there are not as many it has one.
@@ -73,7 +75,7 @@ pub(super) fn columns_per_team(work: &Work<'_>, facts: &TargetFacts) -> Vec<Sche
     let of = RowConfig::new(team, IndexWidth::Bits32);
     let config =
         |(rows_per_team, stages)| RowConfig { rows_per_team, cyclic: true, stages, common: true, ..of };
-    let configs = [(BESIDE, true), (BESIDE, false), (1, true), (1, false)];
+    let configs = [(ROWS_PER_TEAM, true), (ROWS_PER_TEAM, false), (1, true), (1, false)];
     let configs = configs.into_iter().filter(|(_, stages)| !stages || !staged.is_empty()).map(config);
     let scheduled = configs.map(|config| {
         let mut scheduled = on_gpu(work, facts, &space, &config, &staged);
@@ -102,8 +104,9 @@ pub(super) fn parts(
         Some(team) => {
             let staged = staged_layouts(work, facts, &space);
             let stages = places(&staged) == 1 && facts.row_memory == RowMemory::AtLaunch;
-            let (lanes, placement) = taken(work, facts, &space, (lanes, stages.then_some(team)))
-                .unwrap_or_else(|| unreachable!("a block has a thread for every element of a vector"));
+            let (lanes, placement) =
+                lanes_and_placement(work, facts, &space, (lanes, stages.then_some(team)))
+                    .unwrap_or_else(|| unreachable!("a block has a thread for every element of a vector"));
             let config = RowConfig { lanes, placement, stages, ..RowConfig::new(team, index) };
             Scheduled { when: vec![], ..on_gpu(work, facts, &space, &config, &staged) }
         }
@@ -142,9 +145,9 @@ pub(super) fn of_partials(work: &Work<'_>, facts: &TargetFacts, schedule: Schedu
         (Schedule::Column | Schedule::Row | Schedule::Pointwise, _) => return vec![of(1)],
     };
     match many.known() {
-        Some(true) => vec![of(BESIDE)],
+        Some(true) => vec![of(ROWS_PER_TEAM)],
         Some(false) => vec![of(1)],
-        None => vec![Scheduled { when: vec![many], ..of(BESIDE) }, of(1)],
+        None => vec![Scheduled { when: vec![many], ..of(ROWS_PER_TEAM) }, of(1)],
     }
 }
 
@@ -160,7 +163,7 @@ fn on_gpu(
     let space = &cluster.as_ref().map_or(Cow::Borrowed(space), |cluster| Cow::Owned(cluster.part(space)));
     let mut body = Body::new(work, facts, &space.dims, name, (config.index, Addressing::Whole));
     body.set_threads(config.threads());
-    body.set_load_unroll(config.turns(work, space));
+    body.set_load_unroll(config.load_unroll(work, space));
     body.vectors = config.vectors_of().map(|of| (of, config.lanes));
     let start = body.uniform(UniformArg::Start, DType::Index, "start");
     let end = body.uniform(UniformArg::End, DType::Index, "end");
@@ -283,12 +286,12 @@ impl Staging {
 }
 
 /// Bytes for what threads combine, beside the elements of rows: no more than `folded_at_once` values of each warp of a block, or
-/// of each of the 256 threads that take turns with rows; and mailboxes of a cluster, two for each of the two values that a
+/// of each of the 256 threads that take turns with rows; and exchange buffers of a cluster, two for each of the two values that a
 /// combination may have, with their barriers.
 fn fold_bytes(work: &Work<'_>, config: &RowConfig) -> i64 {
     let own = if config.rows_per_team > 1 && config.cyclic { 256 * bytes_folded_at_once(work) } else { 1024 };
-    let mailbox = CLUSTER_MAX * 8 + 8;
-    if config.team.cluster { own + 2 * 2 * mailbox * staging::steps(work).len() as i64 } else { own }
+    let exchange_buffer = CLUSTER_MAX * 8 + 8;
+    if config.team.cluster { own + 2 * 2 * exchange_buffer * staging::steps(work).len() as i64 } else { own }
 }
 
 /// What a variant asks for.
@@ -397,8 +400,8 @@ fn stage(
     let (cols, rows_per_team) = (body.extent(&staging.len), i64::from(config.rows_per_team));
     let mut top = body.top();
     let mut slot = top.builtin(Builtin::TeamSlot);
-    let turn = column.filter(|_| config.cyclic);
-    if let (Some(column), None) = (column, turn) {
+    let cyclic_row = column.filter(|_| config.cyclic);
+    if let (Some(column), None) = (column, cyclic_row) {
         let rows = top.index(rows_per_team);
         slot = top.apply(Op::Mul, &[slot, rows]);
         slot = top.apply(Op::Add, &[slot, column]);
@@ -410,14 +413,14 @@ fn stage(
         let number = top.index(place);
         let place = top.apply(Op::Add, &[before, number]);
         let mut first = top.apply(Op::Mul, &[place, cols]);
-        if let Some(turn) = turn {
+        if let Some(cyclic_row) = cyclic_row {
             let rows_per_team = top.index(rows_per_team);
             first = top.apply(Op::Mul, &[first, rows_per_team]);
-            first = top.apply(Op::Add, &[first, turn]);
+            first = top.apply(Op::Add, &[first, cyclic_row]);
         }
         body.stage(id, StagedBuffer::Shared(memory, first), is_first);
     }
-    if turn.is_some() {
+    if cyclic_row.is_some() {
         body.stage_apart(rows_per_team);
     }
 }
@@ -442,8 +445,9 @@ fn on_cpu(work: &Work<'_>, facts: &TargetFacts, space: &RowSpace) -> Scheduled {
         };
         body.stage(id, stage, true);
     }
-    let dealt = GridMapping { kind: LoopKind::Grid, start: zero, end: one, rows_at_once: one, column: None };
-    rows(work, space, &mut body, (&ThreadMapping::Vector, PassCount::PerStep), dealt);
+    let mapping =
+        GridMapping { kind: LoopKind::Grid, start: zero, end: one, rows_at_once: one, column: None };
+    rows(work, space, &mut body, (&ThreadMapping::Vector, PassCount::PerStep), mapping);
     let row_memory = space.len() * DimExpr::constant(places * 4);
     Scheduled { row_memory, ..scheduled(space, body, vec![]) }
 }
@@ -466,7 +470,7 @@ fn scheduled(space: &RowSpace, body: Body<'_>, when: Vec<Condition>) -> Schedule
     let launched = Space { rows, cols, grain: 1, each: space.each() };
     let (kernel, buffers) = body.finish();
     for buffer in &buffers {
-        let known = matches!(buffer.reach, Footprint::Linear(_) | Footprint::Strided { .. });
+        let known = matches!(buffer.footprint, Footprint::Linear(_) | Footprint::Strided { .. });
         let is_owned = known || space.partials > 0;
         debug_assert!(buffer.access == Access::Read || is_owned, "rows own what is written of them");
     }

@@ -10,7 +10,7 @@ use super::body::{Body, Level, Place};
 use super::passes::{
     Accumulator, Exponentials, Monoid, Pass, Sums, combined, finished, folded_at_once, identity,
 };
-use super::position::Range;
+use super::position::CoordinateRange;
 use super::space::{SpaceDim, product};
 use super::strips::{self, Steps, is_long};
 use crate::ir::dtype::{Const, DType};
@@ -125,7 +125,7 @@ impl ThreadMapping {
     }
 
     /// The same from the start of a part on.
-    pub(super) fn within(&self, body: &mut Body<'_>, range: Option<&Range>) -> ThreadMapping {
+    pub(super) fn within(&self, body: &mut Body<'_>, range: Option<&CoordinateRange>) -> ThreadMapping {
         match (*self, range) {
             (
                 ThreadMapping::Team { thread, threads, first, step, lanes, apart, ends, staged },
@@ -169,7 +169,7 @@ pub(super) struct RowLoop<'p> {
     pub(super) line: usize,
     pub(super) along: &'p ThreadMapping,
     pub(super) row: Value,
-    pub(super) range: Option<&'p Range>,
+    pub(super) range: Option<&'p CoordinateRange>,
     /// Those of the dims before.
     pub(super) coordinates: &'p [Value],
     /// What is combined.
@@ -181,9 +181,9 @@ pub(super) struct RowLoop<'p> {
 enum Over {
     All,
     /// Those that are held …
-    Held(StagedPart),
+    Staged(StagedPart),
     /// … and those that are not.
-    Rest(StagedPart),
+    UnstagedTail(StagedPart),
     /// Those that whole vectors leave, no more than there are threads …
     PeeledEdges(PeeledEdges),
     /// … and those vectors.
@@ -298,7 +298,7 @@ impl RowLoop<'_> {
     }
 
     /// The part of a row, if it is one of the line.
-    fn range_of_line(&self) -> Option<&Range> {
+    fn range_of_line(&self) -> Option<&CoordinateRange> {
         self.range.filter(|_| self.outer().is_empty())
     }
 
@@ -328,9 +328,10 @@ impl RowLoop<'_> {
         let ThreadMapping::Team { staged: Some(part), .. } = *self.along else {
             return vec![self.visit(body, Over::All, &make)];
         };
-        let staged = |body: &mut Body<'w>| self.visit(body, Over::Held(part), &make);
-        let rest =
-            |body: &mut Body<'w>| body.without_staging(|body| self.visit(body, Over::Rest(part), &make));
+        let staged = |body: &mut Body<'w>| self.visit(body, Over::Staged(part), &make);
+        let rest = |body: &mut Body<'w>| {
+            body.without_staging(|body| self.visit(body, Over::UnstagedTail(part), &make))
+        };
         if part.len.is_some() && part.len == product(self.line()).as_const() {
             vec![staged(body)]
         } else if body.stages_something() {
@@ -357,7 +358,9 @@ impl RowLoop<'_> {
                     let last = body.top().index(i64::from(*threads) - 1);
                     body.top().apply(Op::Sub, &[last, *thread])
                 }
-                Over::All | Over::Held(_) | Over::Rest(_) | Over::Vectors(_) => body.top().declare(INDEX),
+                Over::All | Over::Staged(_) | Over::UnstagedTail(_) | Over::Vectors(_) => {
+                    body.top().declare(INDEX)
+                }
             },
         };
         let (mut number, mut apart, mut lanes) = (first, false, self.lanes());
@@ -423,8 +426,8 @@ impl RowLoop<'_> {
                 let is_even = |len: &i64| len % at_once == 0;
                 let (start, end, even) = match visit.over {
                     Over::All => (first, end, len.filter(is_even).map(|_| end)),
-                    Over::Held(part) => (first, part.end, part.len.filter(is_even).map(|_| part.end)),
-                    Over::Rest(part) => {
+                    Over::Staged(part) => (first, part.end, part.len.filter(is_even).map(|_| part.end)),
+                    Over::UnstagedTail(part) => {
                         let rest = len.and_then(|len| Some(len - part.len?)).filter(is_even);
                         let start = body.top().apply(Op::Add, &[part.end, first]);
                         (start, end, rest.map(|rest| body.top().index(rest)))

@@ -119,14 +119,14 @@ pub(super) fn bytes(graph: &Graph, operand: &Operand) -> DimExpr {
 }
 
 /// How positions in an operand follow from those in the space.
-pub(super) fn reach(graph: &Graph, group: &Group, operand: &Operand) -> Footprint {
+pub(super) fn footprint(graph: &Graph, group: &Group, operand: &Operand) -> Footprint {
     if operand.moved {
         return Footprint::Whole;
     }
     let space = group.space();
     let Some(inner) = operand.axes.strip_prefix(space.as_slice()) else {
-        let beside = || beside(graph, group, operand);
-        return if operand.access == Access::Read { None } else { beside() }.unwrap_or(Footprint::Whole);
+        let strided = || strided(graph, group, operand);
+        return if operand.access == Access::Read { None } else { strided() }.unwrap_or(Footprint::Whole);
     };
     let per = DimExpr::product(inner.iter().map(|&axis| &graph.axis(axis).extent));
     // In the space's own order, a run of the rest for each of its elements.
@@ -138,7 +138,7 @@ pub(super) fn reach(graph: &Graph, group: &Group, operand: &Operand) -> Footprin
 }
 
 /// How positions follow where rows lie side by side.
-fn beside(graph: &Graph, group: &Group, operand: &Operand) -> Option<Footprint> {
+fn strided(graph: &Graph, group: &Group, operand: &Operand) -> Option<Footprint> {
     let first = operand.axes.iter().position(|axis| group.cols.contains(axis))?;
     let (outer, rest) = operand.axes.split_at(first);
     let inner = rest.strip_prefix(group.cols.as_slice())?;

@@ -27,7 +27,7 @@ mod global_then_rows;
 pub(super) mod rebuild;
 
 pub(super) use global_then_rows::global_then_rows;
-pub(super) use rebuild::Copy;
+pub(super) use rebuild::GraphCopy;
 
 /// The ways to run a group of this schedule whose rows are long, and the memory between their kernels.
 pub(super) fn split(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> (Vec<Config>, Vec<Scratch>) {
@@ -225,7 +225,7 @@ impl Split<'_> {
     fn parts(&mut self, round: &Round<'_>) {
         let Round { stage, order, .. } = round;
         let axes: AxisSet = order.iter().copied().collect();
-        let mut copy = Copy::new(&stage.graph);
+        let mut copy = GraphCopy::new(&stage.graph);
         let asked: Vec<NodeId> = [Some(self.partition.part), self.partition.alone]
             .into_iter()
             .flatten()
@@ -242,7 +242,7 @@ impl Split<'_> {
             copy.map.push(made);
         }
         let mut known = copy.known(&stage.known);
-        known.values_mut().for_each(|operand| take_turns(operand, &self.partition));
+        known.values_mut().for_each(|operand| interleave(operand, &self.partition));
         let mut made =
             Stage::new(Over::Parts, copy.graph, known, (order.clone(), self.partition.inner.clone()));
         for &id in &round.reduces {
@@ -256,10 +256,10 @@ impl Split<'_> {
     }
 
     /// The graph in which what is combined is combined of what parts gave, and that by the nodes.
-    fn of_partials(&self, round: &Round<'_>) -> (Copy, BTreeMap<NodeId, NodeId>) {
+    fn of_partials(&self, round: &Round<'_>) -> (GraphCopy, BTreeMap<NodeId, NodeId>) {
         let Round { stage, order, .. } = round;
         let (axes, along) = (order.iter().copied().collect(), self.partition.parts().into_iter().collect());
-        let mut copy = Copy::new(&stage.graph);
+        let mut copy = GraphCopy::new(&stage.graph);
         let mut partials = BTreeMap::new();
         for (id, node) in stage.graph.iter() {
             let made = if round.reduces.contains(&id) {
@@ -320,7 +320,7 @@ impl Split<'_> {
     fn after_parts(
         &self,
         round: &Round<'_>,
-        (copy, partials): (&Copy, &BTreeMap<NodeId, NodeId>),
+        (copy, partials): (&GraphCopy, &BTreeMap<NodeId, NodeId>),
         of_rows: (Vec<AxisId>, Vec<AxisId>),
     ) -> Stage {
         let stage = round.stage;
@@ -336,7 +336,12 @@ impl Split<'_> {
     }
 
     /// What is left to be done once rows have been combined.
-    fn rest(&mut self, round: &Round<'_>, copy: &Copy, known: &BTreeMap<Load, Operand>) -> Option<Stage> {
+    fn rest(
+        &mut self,
+        round: &Round<'_>,
+        copy: &GraphCopy,
+        known: &BTreeMap<Load, Operand>,
+    ) -> Option<Stage> {
         let Round { stage, reduces, .. } = round;
         let of = &stage.group;
         let of_rows = (of.order.clone(), of.cols.clone());
@@ -373,8 +378,8 @@ impl Split<'_> {
 
     /// The memory that was just made, as that of few elements whatever the extents.
     fn of_few(&mut self, made: Operand) -> Operand {
-        self.scratch.last_mut().unwrap_or_else(|| unreachable!("some was made")).few = true;
-        Operand { few: true, ..made }
+        self.scratch.last_mut().unwrap_or_else(|| unreachable!("some was made")).fits_uniform = true;
+        Operand { fits_uniform: true, ..made }
     }
 
     fn name(&self, stage: &mut Stage, what: &str) {
@@ -400,12 +405,21 @@ fn memory(
 ) -> Operand {
     let slot = Slot::Temp(work.temporaries + scratch.len() as u16);
     let len = DimExpr::product(axes.iter().map(|&axis| &graph.axis(axis).extent));
-    scratch.push(Scratch { dtype, len, few: false });
-    Operand { slot, name, dtype, access: Access::Read, axes, few: false, moved: false, interleave_axis: None }
+    scratch.push(Scratch { dtype, len, fits_uniform: false });
+    Operand {
+        slot,
+        name,
+        dtype,
+        access: Access::Read,
+        axes,
+        fits_uniform: false,
+        moved: false,
+        interleave_axis: None,
+    }
 }
 
 /// Shows parts that take turns what they read: each every so many of the coordinates along what is cut.
-fn take_turns(operand: &mut Operand, partition: &Partition) {
+fn interleave(operand: &mut Operand, partition: &Partition) {
     let along = operand.axes.iter().position(|&axis| axis == partition.along());
     if let (Some(along), Some(interleave)) = (along, &partition.interleave) {
         operand.axes.insert(along + 1, interleave.axis);
@@ -532,7 +546,7 @@ fn launch(
         let mut views = work.operands.iter().filter(|operand| operand.slot == arg.slot);
         let is_line = views.all(|operand| is_line(stage, partition, operand));
         if is_line && (facts.rebased || arg.access != Access::Read) {
-            (arg.reach, buffer.strided) = (Footprint::Linear(partition.whole()), false);
+            (arg.footprint, buffer.strided) = (Footprint::Linear(partition.whole()), false);
         }
     }
     made.when.clear();

@@ -76,16 +76,16 @@ pub(super) fn places(work: &Work<'_>, of: &[NodeId]) -> Vec<(usize, bool)> {
     let (first, last) = (|id: &NodeId| passes[id].first(), |id: &NodeId| passes[id].last());
     let mut in_order: Vec<NodeId> = staged.iter().copied().collect();
     in_order.sort_by_key(|id| (first(id), *id));
-    let (mut taken, mut places): (Vec<NodeId>, BTreeMap<NodeId, (usize, bool)>) = (vec![], BTreeMap::new());
+    let (mut kept, mut places): (Vec<NodeId>, BTreeMap<NodeId, (usize, bool)>) = (vec![], BTreeMap::new());
     for id in in_order {
         let made_of = made_of(work, id, &staged);
         let is_free =
             |other: &NodeId| last(other) < first(&id) || last(other) == first(&id) && made_of.contains(other);
-        let place = taken.iter().position(is_free).unwrap_or(taken.len());
-        places.insert(id, (place, place == taken.len()));
-        match taken.get_mut(place) {
+        let place = kept.iter().position(is_free).unwrap_or(kept.len());
+        places.insert(id, (place, place == kept.len()));
+        match kept.get_mut(place) {
             Some(other) => *other = id,
-            None => taken.push(id),
+            None => kept.push(id),
         }
     }
     of.iter().map(|id| places[id]).collect()
@@ -167,10 +167,10 @@ fn is_reduced(work: &Work<'_>, id: NodeId) -> bool {
 /// that is converted from.
 fn is_far(work: &Work<'_>, id: NodeId) -> bool {
     let node = work.graph.node(id);
-    let picks = matches!(node.kind, NodeKind::Gather(_));
+    let is_gather = matches!(node.kind, NodeKind::Gather(_));
     let widens = |arg: &NodeId| work.graph.node(*arg).dtype.is_narrow() && is_far(work, *arg);
     let converts = node.kind == NodeKind::Cast && node.args.iter().any(widens);
-    load_of(work, id).is_some() || picks && work.graph.static_index(id).is_none() || converts
+    load_of(work, id).is_some() || is_gather && work.graph.static_index(id).is_none() || converts
 }
 
 /// The buffer that a value is read from.
@@ -196,8 +196,12 @@ fn passes(work: &Work<'_>, staged: &BTreeSet<NodeId>) -> BTreeMap<NodeId, BTreeS
             if !kept && !known && !combined && !work.loads.contains_key(&Load::Stored(id)) {
                 let args = &work.graph.node(id).args;
                 // What is picked from is another value than that of the element.
-                let picks = matches!(work.graph.node(id).kind, NodeKind::Gather(_));
-                open.extend(if picks && is_far(work, id) { args.get(1..).unwrap_or_default() } else { args });
+                let is_gather = matches!(work.graph.node(id).kind, NodeKind::Gather(_));
+                open.extend(if is_gather && is_far(work, id) {
+                    args.get(1..).unwrap_or_default()
+                } else {
+                    args
+                });
             }
         }
     }

@@ -14,7 +14,9 @@ pub(super) fn merge(kernel: &mut Kernel, buffers: &mut Vec<BufferArg>) {
     for buffer in buffers.iter() {
         let known = kept.iter().position(|known| is_view(known, buffer));
         match known {
-            Some(known) if kept[known].reach != buffer.reach => kept[known].reach = Footprint::Whole,
+            Some(known) if kept[known].footprint != buffer.footprint => {
+                kept[known].footprint = Footprint::Whole
+            }
             Some(_) => {}
             None => kept.push(buffer.clone()),
         }
@@ -34,7 +36,7 @@ pub(super) fn merge(kernel: &mut Kernel, buffers: &mut Vec<BufferArg>) {
 /// Returns true if two buffers read the same tensor, either at any of its elements.
 fn is_view(known: &BufferArg, other: &BufferArg) -> bool {
     let is_read = |buffer: &BufferArg| {
-        let is_plain = matches!(buffer.reach, Footprint::Linear(_) | Footprint::Whole);
+        let is_plain = matches!(buffer.footprint, Footprint::Linear(_) | Footprint::Whole);
         buffer.access == Access::Read && !buffer.uniform && is_plain
     };
     known.slot == other.slot && is_read(known) && is_read(other)

@@ -238,7 +238,7 @@ fn views_of_one_tensor_are_one_buffer() {
         for target in Target::ALL {
             for launch in launches(&plan(&source, target)) {
                 let views = launch.buffers.iter().filter(|buffer| {
-                    buffer.access == Access::Read && !matches!(buffer.reach, Footprint::Windows(_))
+                    buffer.access == Access::Read && !matches!(buffer.footprint, Footprint::Windows(_))
                 });
                 let slots: Vec<String> = views.map(|buffer| format!("{:?}", buffer.slot)).collect();
                 let each: BTreeSet<&String> = slots.iter().collect();

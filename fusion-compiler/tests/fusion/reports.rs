@@ -33,13 +33,13 @@ fn reports_count_what_is_read() {
 fn reports_count_what_a_call_launches_and_reads_again() {
     let rows = "pub fn f(x: f32[N, D]) -> f32[N, D] { softmax(x, D) }";
     let columns = "pub fn f(x: f32[N, D]) -> f32[N, D] { softmax(x, N) }";
-    let held = |n: u64, d: u64| (1, 8 * n * d, 0);
+    let staged = |n: u64, d: u64| (1, 8 * n * d, 0);
     let twice = |n: u64, d: u64| (1, 12 * n * d, 0);
     for target in Target::ALL {
-        assert_eq!(called(rows, target, &[100, 1000]), held(100, 1000), "{target:?}");
+        assert_eq!(called(rows, target, &[100, 1000]), staged(100, 1000), "{target:?}");
     }
     for target in [Target::Ptx, Target::Wgsl] {
-        assert_eq!(called(columns, target, &[64, 1024]), held(64, 1024));
+        assert_eq!(called(columns, target, &[64, 1024]), staged(64, 1024));
         assert_eq!(called(columns, target, &[16, 1024]), twice(16, 1024), "each thread has some for itself");
         assert_eq!(called(columns, target, &[64, 1 << 17]), twice(64, 1 << 17), "and where there are many");
     }
@@ -49,11 +49,11 @@ fn reports_count_what_a_call_launches_and_reads_again() {
     // One number per element is staged: the input, then its exponential in the same place. Longer rows stage
     // 96 KiB.
     let in_part = |n: u64, d: u64| (1, 12 * n * d - 4 * n * 24_576, 0);
-    assert_eq!(called(rows, Target::Ptx, &[100, 24_576]), held(100, 24_576));
+    assert_eq!(called(rows, Target::Ptx, &[100, 24_576]), staged(100, 24_576));
     assert_eq!(called(rows, Target::Ptx, &[100, 24_580]), in_part(100, 24_580));
-    assert_eq!(called(rows, Target::Wgsl, &[100, 3072]), held(100, 3072));
+    assert_eq!(called(rows, Target::Wgsl, &[100, 3072]), staged(100, 3072));
     assert_eq!(called(rows, Target::Wgsl, &[100, 3076]), twice(100, 3076));
-    assert_eq!(called(rows, Target::Cpu, &[100, 42_000]), held(100, 42_000), "in its cache");
+    assert_eq!(called(rows, Target::Cpu, &[100, 42_000]), staged(100, 42_000), "in its cache");
     // The 37 parts of 8192 elements are read for two numbers each, and read again for the elements. The
     // maximum of each part is read twice. The kernel of the elements reads the two numbers of the row.
     let long = 300_000u64;
@@ -66,7 +66,7 @@ fn reports_count_what_a_call_launches_and_reads_again() {
     );
     assert_eq!(called(rows, Target::Wgsl, &[1, 300_000]), parts);
     assert_eq!(called(rows, Target::Wgsl, &[200, 300_000]), twice(200, long), "more than a kernel can bind");
-    assert_eq!(called(rows, Target::Cpu, &[1, 300_000]), held(1, long), "one kernel is as fast");
+    assert_eq!(called(rows, Target::Cpu, &[1, 300_000]), staged(1, long), "one kernel is as fast");
     let all = "pub fn f(x: f32[N]) -> f32[] { var(x) }";
     assert_eq!(called(all, Target::Ptx, &[300_000]), (2, 4 * long + 7 * 4 * 37 + 4, 3 * 4 * 37));
     assert_eq!(called(all, Target::Ptx, &[300]).0, 1);

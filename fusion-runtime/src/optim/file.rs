@@ -177,18 +177,18 @@ impl Optimizer {
             Ok(Array { suffix, of, elements: Elements::F32(tensor.to_vec()?) })
         };
         let mut arrays = vec![floats("", Of::All, params.flat())?];
-        let of = if self.blocks.is_some() { Of::Small } else { Of::All };
+        let of = if self.state_8bit.is_some() { Of::Small } else { Of::All };
         for ((state, _), tensor) in self.rule.states().into_iter().zip(&self.states) {
             arrays.push(floats(state, of, tensor)?);
         }
-        if let Some(halves) = &self.halves {
-            for ((suffix, _), mean) in self.rule.states().into_iter().zip(halves.means()?) {
+        if let Some(state_bf16) = &self.state_bf16 {
+            for ((suffix, _), mean) in self.rule.states().into_iter().zip(state_bf16.means()?) {
                 arrays.push(Array { suffix, of, elements: Elements::Bf16(mean) });
             }
         }
-        if let Some(blocks) = &self.blocks {
-            let [mean, squares] = blocks.units()?.map(Elements::F32);
-            let codes = blocks.codes()?.map(Elements::U8);
+        if let Some(state_8bit) = &self.state_8bit {
+            let [mean, squares] = state_8bit.units()?.map(Elements::F32);
+            let codes = state_8bit.codes()?.map(Elements::U8);
             for (suffix, elements) in ["exp_avg", "exp_avg_sq"].into_iter().zip(codes) {
                 arrays.push(Array { suffix, of: Of::Large, elements });
             }
@@ -221,21 +221,21 @@ impl Optimizer {
         };
         params.update(|flat| put(flat, next()))?;
         self.states.iter_mut().try_for_each(|state| put(state, next()))?;
-        if let (Some(halves), [mean, squares]) = (&mut self.halves, &means[..]) {
-            *halves = StateBf16::from_means(&device, [mean, squares])?;
+        if let (Some(state_bf16), [mean, squares]) = (&mut self.state_bf16, &means[..]) {
+            *state_bf16 = StateBf16::from_means(&device, [mean, squares])?;
         }
-        if let Some(blocks) = &mut self.blocks {
+        if let Some(state_8bit) = &mut self.state_8bit {
             if let [mean, squares] = &codes[..] {
-                blocks.set_codes([mean, squares])?;
+                state_8bit.set_codes([mean, squares])?;
             }
             let (mean, squares) = (next(), next());
-            blocks.set_units([&mean, &squares])?;
+            state_8bit.set_units([&mean, &squares])?;
         }
         let zero = Tensor::zeros(&device, [])?;
-        for follower in &mut self.followers {
-            match follower.average() {
+        for shadow_copy in &mut self.shadow_copies {
+            match shadow_copy.average() {
                 Some(average) => average.update(|flat| put(flat, next()))?,
-                None => follower.follow(params.flat(), &zero, &zero)?,
+                None => shadow_copy.follow(params.flat(), &zero, &zero)?,
             }
         }
         Ok(())

@@ -29,7 +29,7 @@ fn launches(plan: &Plan, device: &(Target, Limits), extents: &[i64]) -> usize {
     chosen.map(|variant| variant.map_or(0, |variant| variant.launches.len())).sum()
 }
 
-/// The rule covers every follower. A step with 8-bit states makes two calls: `adam_8bit` for blocks, and
+/// The rule covers every shadow copy. A step with 8-bit states makes two calls: `adam_8bit` for blocks, and
 /// `adam` for small tensors. Each call is one kernel.
 #[test]
 fn a_call_is_one_kernel() {

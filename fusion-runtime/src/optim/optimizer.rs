@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::arena::Layout;
 use super::rule::{Precision, Rule, States, Step};
-use super::shadow_copy::{Follow, ShadowCopy};
+use super::shadow_copy::{AnyShadowCopy, ShadowCopy};
 use super::state_8bit::State8Bit;
 use super::state_bf16::StateBf16;
 use super::update;
@@ -20,14 +20,14 @@ pub struct Optimizer {
     /// Layout of the parameters.
     layout: Arc<Layout>,
     /// `f32` states, in the order of `Rule::states`. The states cover all elements, or the small tensors if
-    /// `blocks` is set. The list is empty if `halves` is set.
+    /// `state_8bit` is set. The list is empty if `state_bf16` is set.
     pub(super) states: Vec<Tensor<f32>>,
     /// 8-bit states.
-    pub(super) blocks: Option<State8Bit>,
+    pub(super) state_8bit: Option<State8Bit>,
     /// 16-bit states.
-    pub(super) halves: Option<StateBf16>,
-    /// Followers of the parameters. The launches of the step update the first one too.
-    pub(super) followers: Vec<Box<dyn Follow>>,
+    pub(super) state_bf16: Option<StateBf16>,
+    /// Shadow copies of the parameters. The launches of the step update the first one too.
+    pub(super) shadow_copies: Vec<Box<dyn AnyShadowCopy>>,
     /// Number of calls of `step`, skipped ones included.
     pub(super) calls: u64,
     /// Number of skipped steps, whose gradients were not finite.
@@ -54,22 +54,22 @@ impl Optimizer {
     pub fn new(rule: impl Into<Rule>, params: &Arena) -> Result<Optimizer> {
         let (rule, device) = (rule.into(), params.device());
         rule.check()?;
-        let [in_blocks, in_halves] = [Precision::Bits8, Precision::Bf16].map(|kind| rule.precision() == kind);
-        if (in_blocks || in_halves) && rule.states().len() > 2 {
+        let [is_8bit, is_bf16] = [Precision::Bits8, Precision::Bf16].map(|kind| rule.precision() == kind);
+        if (is_8bit || is_bf16) && rule.states().len() > 2 {
             let what = format!("has no state in `Precision::{:?}`: take `Precision::F32`", rule.precision());
             return Err(Error::Parameter { name: "amsgrad".into(), what });
         }
-        let len = params.flat().len() - if in_blocks { params.large() } else { 0 };
+        let len = params.flat().len() - if is_8bit { params.large() } else { 0 };
         let state = |(_, value): (&str, f32)| Tensor::full(device, value, [len]);
-        let states = if in_halves { vec![] } else { rule.states() };
+        let states = if is_bf16 { vec![] } else { rule.states() };
         Ok(Optimizer {
             states: states.into_iter().map(state).collect::<Result<_>>()?,
-            blocks: if in_blocks { Some(State8Bit::new(params)?) } else { None },
-            halves: if in_halves { Some(StateBf16::new(params)?) } else { None },
+            state_8bit: if is_8bit { Some(State8Bit::new(params)?) } else { None },
+            state_bf16: if is_bf16 { Some(StateBf16::new(params)?) } else { None },
             lr: Tensor::full(device, rule.lr() as f32, [])?,
             rule,
             layout: params.layout().clone(),
-            followers: vec![],
+            shadow_copies: vec![],
             calls: 0,
             skipped: Tensor::zeros(device, [])?,
             before: Tensor::zeros(device, [])?,
@@ -104,13 +104,13 @@ impl Optimizer {
 
     /// Keeps a copy of the parameters in another type, for a model that computes in that type.
     ///
-    /// The launch of the step writes the copy, if it is the first follower. Every further follower takes a
-    /// launch of its own.
+    /// The launch of the step writes the copy, if it is the first shadow copy. Every further shadow copy takes
+    /// a launch of its own.
     ///
     /// # Errors
     /// `Error::OutOfMemory`; the errors of a call of a function.
     pub fn with_copy<T: Float>(self, params: &Arena) -> Result<Optimizer> {
-        self.with_follower(ShadowCopy::<T>::new(params, None)?)
+        self.with_shadow_copy(ShadowCopy::<T>::new(params, None)?)
     }
 
     /// Keeps an exponential moving average of the parameters, as `torch.optim.swa_utils.get_ema_avg_fn` with
@@ -118,7 +118,7 @@ impl Optimizer {
     ///
     /// The average starts from the current parameters. An `AveragedModel` of PyTorch starts from the
     /// parameters after the first step. The launch of the step writes the average, if it is the first
-    /// follower. Otherwise the average takes a launch of its own.
+    /// shadow copy. Otherwise the average takes a launch of its own.
     ///
     /// # Errors
     /// The errors of `with_copy`; `Error::Parameter` for a second average, or a decay outside of 0 to 1.
@@ -131,23 +131,23 @@ impl Optimizer {
             let what = "is there already: an optimizer keeps one".into();
             return Err(Error::Parameter { name: "average".into(), what });
         }
-        self.with_follower(ShadowCopy::<f32>::new(params, Some(decay))?)
+        self.with_shadow_copy(ShadowCopy::<f32>::new(params, Some(decay))?)
     }
 
-    fn with_follower(mut self, follower: impl Follow + 'static) -> Result<Optimizer> {
-        self.followers.push(Box::new(follower));
+    fn with_shadow_copy(mut self, shadow_copy: impl AnyShadowCopy + 'static) -> Result<Optimizer> {
+        self.shadow_copies.push(Box::new(shadow_copy));
         Ok(self)
     }
 
     /// Returns the copy of the parameters in this type, if the optimizer keeps one.
     pub fn copy<T: Float>(&self) -> Option<&Arena<T>> {
-        let mut copies = self.followers.iter().filter(|follower| !follower.is_average());
+        let mut copies = self.shadow_copies.iter().filter(|shadow_copy| !shadow_copy.is_average());
         copies.find_map(|copy| copy.arena().downcast_ref())
     }
 
     /// Returns the moving average of the parameters, if the optimizer keeps one.
     pub fn average(&self) -> Option<&Arena> {
-        let average = self.followers.iter().find(|follower| follower.is_average())?;
+        let average = self.shadow_copies.iter().find(|shadow_copy| shadow_copy.is_average())?;
         average.arena().downcast_ref()
     }
 
@@ -160,9 +160,13 @@ impl Optimizer {
             rule: self.rule,
             layout: self.layout.clone(),
             states: self.states.iter().map(|state| state.to(device)).collect::<Result<_>>()?,
-            blocks: self.blocks.as_ref().map(|blocks| blocks.to(device)).transpose()?,
-            halves: self.halves.as_ref().map(|halves| halves.to(device)).transpose()?,
-            followers: self.followers.iter().map(|follower| follower.to(device)).collect::<Result<_>>()?,
+            state_8bit: self.state_8bit.as_ref().map(|state_8bit| state_8bit.to(device)).transpose()?,
+            state_bf16: self.state_bf16.as_ref().map(|state_bf16| state_bf16.to(device)).transpose()?,
+            shadow_copies: self
+                .shadow_copies
+                .iter()
+                .map(|shadow_copy| shadow_copy.to(device))
+                .collect::<Result<_>>()?,
             calls: self.calls,
             skipped: self.skipped.to(device)?,
             before: self.before.to(device)?,
@@ -245,13 +249,13 @@ impl Optimizer {
         } else {
             &self.one
         };
-        let states = match (&mut self.blocks, &mut self.halves) {
-            (Some(blocks), _) => States::Bits8(blocks, &mut self.states),
-            (None, Some(halves)) => States::Bf16(halves),
+        let states = match (&mut self.state_8bit, &mut self.state_bf16) {
+            (Some(state_8bit), _) => States::Bits8(state_8bit, &mut self.states),
+            (None, Some(state_bf16)) => States::Bf16(state_bf16),
             (None, None) => States::F32(&mut self.states),
         };
         let (rule, skipped, lr, g) = (&self.rule, &self.skipped, &self.lr, grads.flat());
-        let (first, others) = match self.followers.split_first_mut() {
+        let (first, others) = match self.shadow_copies.split_first_mut() {
             Some((first, others)) => (Some(first), others),
             None => (None, Default::default()),
         };
@@ -280,7 +284,7 @@ impl Optimizer {
     /// Checks that the parameters belong to this optimizer, and are on its device.
     pub(super) fn check_params(&self, params: &Arena) -> Result<()> {
         params.check_as(&self.layout, "those that the optimizer was made for")?;
-        self.followers.iter().try_for_each(|follower| follower.check(params))?;
+        self.shadow_copies.iter().try_for_each(|shadow_copy| shadow_copy.check(params))?;
         self.check_device("parameters", params.device())
     }
 
@@ -331,12 +335,12 @@ impl Optimizer {
         &self.skipped
     }
 
-    /// Returns the size of states and followers in bytes.
+    /// Returns the size of states and shadow copies in bytes.
     pub fn bytes(&self) -> usize {
         let states: usize = self.states.iter().map(|state| state.len() * size_of::<f32>()).sum();
         states
-            + self.blocks.as_ref().map_or(0, State8Bit::bytes)
-            + self.halves.as_ref().map_or(0, StateBf16::bytes)
-            + self.followers.iter().map(|f| f.bytes()).sum::<usize>()
+            + self.state_8bit.as_ref().map_or(0, State8Bit::bytes)
+            + self.state_bf16.as_ref().map_or(0, StateBf16::bytes)
+            + self.shadow_copies.iter().map(|f| f.bytes()).sum::<usize>()
     }
 }

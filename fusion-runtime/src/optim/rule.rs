@@ -245,12 +245,12 @@ pub(super) struct Step<'a, T: Float> {
     /// Number of skipped calls.
     pub(super) skipped: &'a Tensor<f32>,
     pub(super) lr: &'a Tensor<f32>,
-    /// Follower of the parameters, with the weight of the new parameters.
+    /// Shadow copy of the parameters, with the weight of the new parameters.
     pub(super) followed: Option<(&'a mut Tensor<T>, f32)>,
 }
 
 impl<'a, T: Float> Step<'a, T> {
-    /// Returns the step with a follower.
+    /// Returns the step with a shadow copy.
     pub(super) fn followed_by<U: Float>(self, q: &'a mut Tensor<U>, taken: f32) -> Step<'a, U> {
         let Step { p, g, factor, calls, skipped, lr, .. } = self;
         Step { p, g, factor, calls, skipped, lr, followed: Some((q, taken)) }
@@ -284,7 +284,7 @@ pub(super) enum States<'a> {
     Bits8(&'a mut State8Bit, &'a mut [Tensor<f32>]),
 }
 
-/// Calls the update kernel for a step, with or without a follower, for these states and options.
+/// Calls the update kernel for a step, with or without a shadow copy, for these states and options.
 macro_rules! call {
     ($step:expr, [$plain:ident $followed:ident], [$($s:expr),*], [$($option:expr),*]) => {{
         let $crate::optim::rule::Step { p, g, factor, calls, skipped, lr, followed } = $step;
@@ -360,9 +360,9 @@ impl Rule {
     pub(super) fn step<T: Float>(&self, states: States<'_>, step: Step<'_, T>) -> Result<()> {
         let states = match (states, self.adam()) {
             (States::F32(states), Some(numbers)) => return numbers.step(states, step),
-            (States::Bf16(halves), Some(numbers)) => return halves.step(numbers, step),
-            (States::Bits8(blocks, states), Some(numbers)) => {
-                return blocks.step(states, numbers, step);
+            (States::Bf16(state_bf16), Some(numbers)) => return state_bf16.step(numbers, step),
+            (States::Bits8(state_8bit, states), Some(numbers)) => {
+                return state_8bit.step(states, numbers, step);
             }
             (States::F32(states), None) => states,
             (States::Bf16(_) | States::Bits8(..), None) => unreachable!("fewer bits are of Adam's states"),

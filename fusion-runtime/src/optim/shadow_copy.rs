@@ -1,4 +1,4 @@
-//! Followers: a copy of the parameters in a 16-bit type, or an average of them over steps.
+//! Shadow copies: a copy of the parameters in a 16-bit type, or an average of them over steps.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -10,7 +10,7 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::tensor::{Float, Tensor};
 
-/// A follower: an arena that is updated after the parameters at each step.
+/// A shadow copy: an arena that is updated after the parameters at each step.
 #[derive(Debug)]
 pub(super) struct ShadowCopy<T: Float> {
     arena: Arena<T>,
@@ -19,12 +19,12 @@ pub(super) struct ShadowCopy<T: Float> {
     is_average: bool,
 }
 
-/// A follower of any element type.
-pub(super) trait Follow: Debug + Send + Sync {
+/// A shadow copy of any element type.
+pub(super) trait AnyShadowCopy: Debug + Send + Sync {
     /// Returns the `Arena<T>`.
     fn arena(&self) -> &dyn Any;
 
-    /// Checks that the follower has the tensors of the parameters.
+    /// Checks that the shadow copy has the tensors of the parameters.
     fn check(&self, params: &Arena) -> Result<()>;
 
     /// Returns true for an average, false for a copy.
@@ -36,29 +36,29 @@ pub(super) trait Follow: Debug + Send + Sync {
     /// Returns the size of the arena in bytes.
     fn bytes(&self) -> usize;
 
-    /// Runs a step that updates the follower in the same launch.
+    /// Runs a step that updates the shadow copy in the same launch.
     fn step(&mut self, rule: &Rule, states: States<'_>, step: Step<'_, f32>) -> Result<()>;
 
-    /// Updates the follower in a launch of its own. A skipped step, with counts `before` < `skipped`, changes
-    /// nothing.
+    /// Updates the shadow copy in a launch of its own. A skipped step, with counts `before` < `skipped`,
+    /// changes nothing.
     fn follow(&mut self, p: &Tensor<f32>, before: &Tensor<f32>, skipped: &Tensor<f32>) -> Result<()>;
 
-    fn to(&self, device: &Device) -> Result<Box<dyn Follow>>;
+    fn to(&self, device: &Device) -> Result<Box<dyn AnyShadowCopy>>;
 }
 
 impl<T: Float> ShadowCopy<T> {
-    /// Makes a follower with the current parameters: an average with this decay, or a copy for `None`.
+    /// Makes a shadow copy with the current parameters: an average with this decay, or a copy for `None`.
     pub(super) fn new(params: &Arena, average: Option<f64>) -> Result<ShadowCopy<T>> {
-        let mut follower =
+        let mut shadow_copy =
             ShadowCopy { arena: params.zeros_of()?, ema_weight: 1.0, is_average: average.is_some() };
         let zero = Tensor::zeros(params.device(), [])?;
-        follower.follow(params.flat(), &zero, &zero)?;
-        follower.ema_weight = average.map_or(1.0, fresh);
-        Ok(follower)
+        shadow_copy.follow(params.flat(), &zero, &zero)?;
+        shadow_copy.ema_weight = average.map_or(1.0, fresh);
+        Ok(shadow_copy)
     }
 }
 
-impl<T: Float> Follow for ShadowCopy<T> {
+impl<T: Float> AnyShadowCopy for ShadowCopy<T> {
     fn arena(&self) -> &dyn Any {
         &self.arena
     }
@@ -89,7 +89,7 @@ impl<T: Float> Follow for ShadowCopy<T> {
         self.arena.update(|q| update::follow(q, p, before, skipped, ema_weight))
     }
 
-    fn to(&self, device: &Device) -> Result<Box<dyn Follow>> {
+    fn to(&self, device: &Device) -> Result<Box<dyn AnyShadowCopy>> {
         Ok(Box::new(ShadowCopy { arena: self.arena.to(device)?, ..*self }))
     }
 }

@@ -59,8 +59,8 @@ impl Optimizer {
         // A step reads and writes parameters and states, and reads gradients. The norm reads gradients once
         // more.
         let gradients = parameter_bytes * if self.takes_norm() { 2 } else { 1 };
-        // Each follower but the first has a launch of its own.
-        let alone = self.followers.len().saturating_sub(1) * parameter_bytes;
+        // Each shadow copy but the first has a launch of its own.
+        let alone = self.shadow_copies.len().saturating_sub(1) * parameter_bytes;
         Ok(Statistics {
             tensors: params.len(),
             parameter_bytes,

@@ -3,7 +3,7 @@
 //!
 //! Each function is one launch. A negative `factor` of the gradients skips the step, and `measure` returns a
 //! negative factor for gradients or a norm that are not finite. A `…_followed` function also writes the
-//! follower of the parameters. Values that only the device knows are tensors of one element: `factor`, the
+//! shadow copy of the parameters. Values that only the device knows are tensors of one element: `factor`, the
 //! number `skipped` of the `calls`, and the learning rate `lr`. Formulas are those of PyTorch's
 //! documentation, and `t` counts steps from 1.
 
@@ -121,7 +121,7 @@ updates! {
         (fma(-lr, sign(mean_of(m, g, fresh1)), decayed(p, lr, decay)), mean_of(m, g, fresh2))
     }
 
-    // Returns the new value of a follower: the parameter for a copy, else a moving average. A weight of 0
+    // Returns the new value of a shadow copy: the parameter for a copy, else a moving average. A weight of 0
     // changes nothing.
     fn following(q, p, taken) {
         if taken == 1.0 { p } else { if taken == 0.0 { q } else { fma(p - q, taken, q) } }
@@ -241,7 +241,7 @@ updates! {
         (p, kept_means(p, m, v, chance(place, mixed(seed))))
     }
 
-    // Updates a follower after a step that was not skipped.
+    // Updates a shadow copy after a step that was not skipped.
     pub(super) fn follow<T>(q: &mut T[N], p: f32[N], before: f32[], skipped: f32[], taken: f32) {
         q = if before == skipped { following(q as f32, p, taken) } else { q as f32 };
     }

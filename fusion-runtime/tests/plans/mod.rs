@@ -72,8 +72,8 @@ const fn any(name: &'static str) -> Param {
     Param { name: Borrowed(name), dtype: DType::F32, kind: ParamKind::AnyShape { access: Access::Read } }
 }
 
-const fn buffer(slot: Slot, access: Access, reach: Footprint) -> BufferArg {
-    BufferArg { slot, access, dtype: DType::F32, reach, uniform: false }
+const fn buffer(slot: Slot, access: Access, footprint: Footprint) -> BufferArg {
+    BufferArg { slot, access, dtype: DType::F32, footprint, uniform: false }
 }
 
 /// The launch of a CPU kernel, whose threads work alone.

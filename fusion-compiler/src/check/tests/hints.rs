@@ -144,7 +144,7 @@ fn names_have_one_hint_and_are_no_functions() {
     assert_eq!(wrong, []);
 }
 
-fn said(body: &str, expect: &str) {
+fn refused_with(body: &str, expect: &str) {
     let params = "x: f32[N, D], y: f32[N, D], d: f32, t: i32[N]";
     let source = format!("pub fn f({params}) -> f32[N, D] {{ let _ = y * d * t as f32; {body} }}");
     refused(&source, &[expect]);
@@ -153,7 +153,7 @@ fn said(body: &str, expect: &str) {
 #[test]
 fn arguments_of_other_libraries() {
     let named = |call: &str, function: &str, name: &str, how: &str| {
-        said(call, &format!("`{function}` has no argument `{name}`: {how}"));
+        refused_with(call, &format!("`{function}` has no argument `{name}`: {how}"));
     };
     let dim = "a dim is passed by its name alone, like `D`";
     named("x - mean(x, dim = 1)", "mean", "dim", dim);
@@ -181,21 +181,24 @@ fn arguments_of_other_libraries() {
     named("group_norm(x, D, num_groups = 4)", "group_norm", "num_groups", groups);
     let batch = "statistics of the batch are `batch_norm(x, D)`, and given ones `batch_norm(x, mean, var)`";
     named("batch_norm(x, N, training = true)", "batch_norm", "training", batch);
-    said(
+    refused_with(
         "batch_norm(x, N, train = true)",
         "`batch_norm` has no parameter `train`: it has `x`, `D`, `eps`, `mean` and `var`",
     );
     named("exp(x, out = y)", "exp", "out", "a `&mut` parameter is assigned to, as in `p = relu(p);`");
     named("clamp(x, min = 0.0)", "clamp", "min", "bounds are `clamp(x, low, high)`");
-    said("gelu(x, approximate = \"tanh\")", "an argument is no text: the one by tanh is `gelu_tanh(x)`");
-    said(
+    refused_with(
+        "gelu(x, approximate = \"tanh\")",
+        "an argument is no text: the one by tanh is `gelu_tanh(x)`",
+    );
+    refused_with(
         "x - mse(x, y, reduction = \"none\")",
         "an argument is no text: it is the mean of all elements, or along the dims that come after both values",
     );
     let rows =
         "`cross_entropy(x, V, t)` is the loss of each row, and `cross_entropy_mean(x, V, t)` the mean of all";
     named("cross_entropy(x, D, t, reduction = t)", "cross_entropy", "reduction", rows);
-    said("cross_entropy(x, D, t, reduction = \"mean\")", &format!("an argument is no text: {rows}"));
+    refused_with("cross_entropy(x, D, t, reduction = \"mean\")", &format!("an argument is no text: {rows}"));
     let all = "`correction` of `std` is a number, and this is bool: it is 1 unless given, \
                and `correction = 0` for a whole population";
     for call in ["std(x, D, false)", "std(x, D, correction = false)"] {
@@ -218,10 +221,10 @@ fn numbers_where_dims_may_be_left_out() {
         )
     };
     for given in ["0.5", "1", "d"] {
-        said(&format!("x - huber(x, y, {given})"), &number(given));
+        refused_with(&format!("x - huber(x, y, {given})"), &number(given));
     }
     for given in ["-0.5", "2.0 * d", "1 as f32"] {
-        said(&format!("x - huber(x, y, {given})"), &number("…"));
+        refused_with(&format!("x - huber(x, y, {given})"), &number("…"));
     }
     for call in ["huber(x, y, delta = 0.5)", "huber(x, y, D, 0.5)", "huber(x, y, delta = d)"] {
         let source =
@@ -234,29 +237,29 @@ fn numbers_where_dims_may_be_left_out() {
 
 #[test]
 fn more_arguments_than_there_are() {
-    said(
+    refused_with(
         "layer_norm(x, D, y, y)",
         "`layer_norm(x, D, eps = …)` takes no more arguments: scale and shift are written out, \
          as in `layer_norm(x, D) * g + b`",
     );
-    said(
+    refused_with(
         "rms_norm(x, D, y, 1e-6)",
         "`rms_norm(x, D, eps = …)` takes no more arguments: the scale is written out, \
          as in `rms_norm(x, D) * g`",
     );
     let forms = "`batch_norm(x, D, eps = …)` or `batch_norm(x, mean, var, eps = …)`";
     let how = "scale and shift are written out, as in `batch_norm(x, D) * g + b`";
-    said("batch_norm(x, N, y, y)", &format!("`batch_norm` takes other arguments, {forms}: {how}"));
-    said("batch_norm(x, N, y, y, y, y)", &format!("{forms} takes no more arguments: {how}"));
+    refused_with("batch_norm(x, N, y, y)", &format!("`batch_norm` takes other arguments, {forms}: {how}"));
+    refused_with("batch_norm(x, N, y, y, y, y)", &format!("{forms} takes no more arguments: {how}"));
     let named = "`batch_norm` has no argument `bias`: \
                  scale and shift are written out, as in `batch_norm(x, D) * g + b`";
-    said("batch_norm(x, N, bias = y)", named);
-    said(
+    refused_with("batch_norm(x, N, bias = y)", named);
+    refused_with(
         "norm(x, 2, D)",
         "`norm(x, D = …)` takes no more arguments: `norm(x, D)` is the Euclidean one; \
          others are `sum(abs(x), D)` and `max(abs(x), D)`",
     );
-    said(
+    refused_with(
         "layer_norm(x, y, y)",
         "`layer_norm` takes other arguments, `layer_norm(x, D, eps = …)`: scale and shift are written out, \
          as in `layer_norm(x, D) * g + b`",
@@ -267,14 +270,14 @@ fn more_arguments_than_there_are() {
 fn one_value_for_several() {
     let both =
         "this is one value: `max` gives the largest alone: write `let (v, i) = (max(x, D), argmax(x, D));`";
-    said("let (v, i) = max(x, D); v * i", both);
-    said("let (v, i) = x.max(D); v * i", both);
+    refused_with("let (v, i) = max(x, D); v * i", both);
+    refused_with("let (v, i) = x.max(D); v * i", both);
     let fields = both.replace("this is one value", "values have no fields");
-    said("x - max(x, D).0", &fields);
-    said("x - max(x, D)[0]", &fields);
+    refused_with("x - max(x, D).0", &fields);
+    refused_with("x - max(x, D)[0]", &fields);
     let tuple = "pub fn f(x: f32[N, D]) -> (f32[N], i32[N]) { max(x, D) }";
     refused(tuple, &[both]);
-    said(
+    refused_with(
         "let (a, b) = exp(x); a * b",
         "this is one value, no tuple of 2: a pattern that is one name, like `let y = …`, takes it",
     );
@@ -316,7 +319,7 @@ fn syntax_of_other_languages() {
             "values have no fields like `shape`: write the name of a dim, which is its extent, as in `x / N`",
         ),
     ] {
-        said(body, expect);
+        refused_with(body, expect);
     }
     let negative = "pub fn f(x: f32[N]) -> f32[N] { x + -x.sum() }";
     assert!(graphs(negative).is_ok(), "{:?}", text(negative));
@@ -389,7 +392,7 @@ fn places_and_text_of_other_languages() {
             "an argument is no text: one value is added, as in `pad(x, D -> P, 1, 1, value = 0.5)`",
         ),
     ] {
-        said(body, expect);
+        refused_with(body, expect);
     }
 }
 

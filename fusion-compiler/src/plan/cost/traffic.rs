@@ -107,18 +107,18 @@ fn amounts_of(work: &Work<'_>, slot: Slot) -> (Vec<Amount>, Vec<Amount>) {
 }
 
 /// Returns how often statements traverse a buffer, in the loops whose end `counts` accepts. Iterations of
-/// dealt-out loops access different rows or elements.
+/// distributed loops access different rows or elements.
 fn times_read(stmts: &[Stmt], buffer: BufferId, counts: &dyn Fn(Value) -> bool) -> usize {
     let mut times = Times::default();
     times.add(stmts, buffer, counts);
-    times.loops.max(times.dealt).max(times.once)
+    times.loops.max(times.distributed).max(times.once)
 }
 
-/// Numbers of reads of a buffer: outside of loops, in dealt-out loops, and in serial loops.
+/// Numbers of reads of a buffer: outside of loops, in distributed loops, and in serial loops.
 #[derive(Default)]
 struct Times {
     once: usize,
-    dealt: usize,
+    distributed: usize,
     loops: usize,
     /// End and number of reads of the last loop. A loop that starts at this end continues it.
     last: Option<(Value, usize)>,
@@ -130,7 +130,7 @@ impl Times {
             match stmt {
                 Stmt::Let(_, Expr::Load(at) | Expr::LoadWhere(at, _)) if at.buffer == buffer => self.once = 1,
                 Stmt::Loop { kind: LoopKind::Grid | LoopKind::Team | LoopKind::Remainder, body, .. } => {
-                    self.dealt = self.dealt.max(times_read(body, buffer, counts));
+                    self.distributed = self.distributed.max(times_read(body, buffer, counts));
                 }
                 Stmt::Loop { kind: LoopKind::Serial, end, .. } if !counts(*end) => {}
                 Stmt::Loop { kind: LoopKind::Serial, start, end, body, .. } => {

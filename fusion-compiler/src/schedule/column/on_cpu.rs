@@ -55,7 +55,7 @@ pub(super) fn on_cpu(work: &Work<'_>, facts: &TargetFacts, space: &ColumnSpace) 
         body.item().body.push(Stmt::Vector { len, body: stores, folds: vec![] });
     }
     let (inside, _) = body.take();
-    items.deal(&mut body, inside);
+    items.distribute(&mut body, inside);
     scheduled(body, vec![], space.iteration_space(cpu::COLUMN_GRAIN), i64::from(cpu::COLUMN_GRAIN))
 }
 
@@ -137,9 +137,9 @@ impl Block<'_> {
         let last = &self.space.dims[self.space.dims.len() - 1].extent;
         // What is written is one run, in which each element is read at one place.
         let is_written = self.work.operands.iter().any(|operand| operand.access == Access::ReadWrite);
-        let takes_turns = self.space.part.as_ref().is_some_and(|part| part.interleave.is_some());
+        let is_interleaved = self.space.part.as_ref().is_some_and(|part| part.interleave.is_some());
         let are_many = last.as_const().is_none_or(|count| count >= 2 * cpu::COLUMN_TERMS);
-        of_one.len() <= cpu::COLUMN_STATEMENTS_MAX && !is_written && !takes_turns && are_many
+        of_one.len() <= cpu::COLUMN_STATEMENTS_MAX && !is_written && !is_interleaved && are_many
     }
 
     /// Gives the results to the loop that stores them.

@@ -92,7 +92,7 @@ impl RowConfig {
     /// Iterations of loops along rows that read at once: of vectors of four that are held, where rows have any length, and so few
     /// operands that what is read of them has registers; half as many where more than one lies as rows do. Of others the target's
     /// compiler knows best.
-    pub(super) fn turns(&self, work: &Work<'_>, space: &RowSpace) -> u32 {
+    pub(super) fn load_unroll(&self, work: &Work<'_>, space: &RowSpace) -> u32 {
         let waits = match self.placement {
             Placement::Vectors => self.team.fills,
             Placement::Unaligned(_) => true,
@@ -125,7 +125,7 @@ pub(super) struct Rows<'r> {
     pub(super) narrow: bool,
     /// What a thread takes at a time, by the lanes that rows are vectors of, and by what holds their elements, if something does;
     /// nothing where that has too few threads.
-    pub(super) taken: &'r dyn Fn(u8, Option<Team>) -> Option<(u8, Placement)>,
+    pub(super) lanes_and_placement: &'r dyn Fn(u8, Option<Team>) -> Option<(u8, Placement)>,
     /// Of positions, in order of preference.
     pub(super) widths: &'r [IndexWidth],
 }
@@ -134,7 +134,7 @@ pub(super) struct Rows<'r> {
 /// devices ever need wide positions, and those have long rows or many; rows that are no vectors are short, or so long that their
 /// positions may as well be wide, as those may be of devices on which no team can hold a part; and the only row, which is not cut
 /// into parts, is a launch's latency to the largest team, held or not.
-pub(super) fn ways_of(
+pub(super) fn configs_of(
     facts: &TargetFacts,
     rows: &Rows<'_>,
     (index, lanes): (IndexWidth, u8),
@@ -149,7 +149,7 @@ pub(super) fn ways_of(
         (_, false) => team.longest.once,
     };
     let config = |team: Team, stages: bool| {
-        let (lanes, placement) = (rows.taken)(lanes, stages.then_some(team))?;
+        let (lanes, placement) = (rows.lanes_and_placement)(lanes, stages.then_some(team))?;
         let (row_max, common) = (longest(team), lanes > 1 && placement == Placement::Vectors);
         Some(RowConfig {
             lanes,
@@ -182,7 +182,7 @@ pub(super) fn ways_of(
 /// The elements that a thread takes at a time where rows are vectors of so many lanes. Where they are none, but differ in one
 /// coordinate alone, what holds them reads and stores the vectors that there are in memory, of what lies as rows do, if each row has a
 /// thread for every element that those leave; and where nothing is held and written of elements, several that are apart are read.
-pub(super) fn taken(
+pub(super) fn lanes_and_placement(
     work: &Work<'_>,
     facts: &TargetFacts,
     space: &RowSpace,

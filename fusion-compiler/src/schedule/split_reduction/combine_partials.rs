@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::partition::Partition;
-use super::Copy;
+use super::GraphCopy;
 use crate::fuse::Group;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
@@ -279,7 +279,7 @@ impl Merge {
         &self,
         id: NodeId,
         node: &Node,
-        copy: &mut Copy,
+        copy: &mut GraphCopy,
         partition: &Partition,
     ) -> Option<NodeId> {
         match *self {
@@ -308,7 +308,7 @@ impl Merge {
     /// What a part adds to the reduction, from what `partials` give by the old nodes.
     pub(in crate::schedule) fn term(
         &self,
-        copy: &mut Copy,
+        copy: &mut GraphCopy,
         partition: &Partition,
         partials: &BTreeMap<NodeId, NodeId>,
     ) -> NodeId {

@@ -11,15 +11,15 @@ use crate::ir::graph::{AxisId, AxisSet, Graph, Node, NodeId, NodeKind, SpanId};
 use crate::ir::op::Op;
 
 /// A graph made anew from another.
-pub(in crate::schedule) struct Copy {
+pub(in crate::schedule) struct GraphCopy {
     pub(in crate::schedule) graph: Graph,
     /// The new number of each old node.
     pub(super) map: Vec<NodeId>,
 }
 
-impl Copy {
-    pub(super) fn new(of: &Graph) -> Copy {
-        Copy { graph: Graph { nodes: vec![], ..of.clone() }, map: vec![] }
+impl GraphCopy {
+    pub(super) fn new(of: &Graph) -> GraphCopy {
+        GraphCopy { graph: Graph { nodes: vec![], ..of.clone() }, map: vec![] }
     }
 
     pub(in crate::schedule) fn of(&self, id: NodeId) -> NodeId {

@@ -13,7 +13,7 @@ use fusion_compiler::ir::plan::{Code, Footprint, Space, UniformArg};
 use smallvec::SmallVec;
 
 use super::wake_policy::POOL;
-use super::work_sharing::with_help;
+use super::work_sharing::with_sharing;
 use super::{at, stream, tile};
 use crate::cpu_args::{CpuArgs, CpuBuffer, CpuUniform};
 use crate::device::Call;
@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::isa::Isa;
 use crate::kernel::{CpuCode, CpuFn, Launch, PARAMS};
 use crate::prefetch::Prefetcher;
-use crate::window::Beside;
+use crate::window::StridedLayout;
 
 /// Minimum elements of a call that asks all threads at once.
 const PARALLEL_MIN: usize = 1 << 18;
@@ -112,11 +112,11 @@ impl<'a> PreparedLaunch<'a> {
         for (arg, region) in launch.buffers.iter().zip(call.buffers) {
             let ptr = at(region.memory, region.offset, region.len * arg.dtype.size());
             let extent = |extent: &DimExpr| usize::try_from(extent.eval(call.symbols)?).ok();
-            let mut beside = None;
-            let per = match &arg.reach {
+            let mut strided = None;
+            let per = match &arg.footprint {
                 Footprint::Linear(per) => Some(extent(per)?),
                 Footprint::Strided { each, inner } => {
-                    beside = Some(Beside { each: extent(each)?, inner: extent(inner)? });
+                    strided = Some(StridedLayout { each: extent(each)?, inner: extent(inner)? });
                     Some(extent(each)?)
                 }
                 Footprint::Whole | Footprint::Windows(_) => None,
@@ -130,9 +130,20 @@ impl<'a> PreparedLaunch<'a> {
             }
             let (len, dtype, access) = (region.len, arg.dtype, arg.access);
             let own = (0, 0);
-            let (taken, streams) = (false, false);
+            let (has_writer, streams) = (false, false);
             let first = 0;
-            buffers.push(CpuBuffer { ptr, len, first, per, dtype, access, taken, beside, own, streams });
+            buffers.push(CpuBuffer {
+                ptr,
+                len,
+                first,
+                per,
+                dtype,
+                access,
+                has_writer,
+                strided,
+                own,
+                streams,
+            });
         }
         let mut uniforms = SmallVec::new();
         for uniform in launch.uniforms.iter() {
@@ -166,12 +177,12 @@ impl<'a> PreparedLaunch<'a> {
         }
         let threads = rayon::current_num_threads();
         if threads == 1 || self.items.work() >= PARALLEL_MIN {
-            return deal((0, items), threads, CHUNKS_PER_THREAD, run);
+            return distribute((0, items), threads, CHUNKS_PER_THREAD, run);
         }
         let (done, left) = self.begin();
         let threads = threads.min(1 + (left.as_nanos() / EACH.as_nanos()) as usize);
         let chunks = if left < LONG { SHORT_CHUNKS_PER_THREAD } else { CHUNKS_PER_THREAD };
-        deal((done, items), threads, chunks, run);
+        distribute((done, items), threads, chunks, run);
     }
 
     /// Runs items on this thread until the expected remaining time justifies asking other threads.
@@ -216,7 +227,7 @@ impl<'a> PreparedLaunch<'a> {
         let rows = &mut memory[..self.row];
         let mut buffers: SmallVec<[CpuBuffer; 8]> = SmallVec::from_slice(&self.buffers);
         for buffer in buffers.iter_mut().filter(|buffer| buffer.access != Access::Read) {
-            if buffer.beside.is_some() {
+            if buffer.strided.is_some() {
                 buffer.own = (from, to);
                 continue;
             }
@@ -250,19 +261,21 @@ impl<'a> PreparedLaunch<'a> {
 ///
 /// A thread that finishes a chunk takes the next. At most one thread per chunk is asked, since a thread
 /// without a chunk would wake for nothing.
-fn deal((first, end): (usize, usize), threads: usize, each: usize, run: impl Fn(usize, usize) + Sync) {
+fn distribute((first, end): (usize, usize), threads: usize, each: usize, run: impl Fn(usize, usize) + Sync) {
     let left = end - first;
     let chunks = (threads * each).min(left);
     let bound = |chunk: usize| first + left * chunk / chunks;
     let next = AtomicUsize::new(0);
     let task = || {
-        let taken = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
-        taken.take_while(|&chunk| chunk < chunks).for_each(|chunk| run(bound(chunk), bound(chunk + 1)));
+        let chunks_taken = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+        chunks_taken
+            .take_while(|&chunk| chunk < chunks)
+            .for_each(|chunk| run(bound(chunk), bound(chunk + 1)));
     };
     match threads.min(chunks) {
         0 => {}
         1 => run(first, end),
-        threads => with_help(threads - 1, &task),
+        threads => with_sharing(threads - 1, &task),
     }
 }
 

@@ -43,18 +43,18 @@ unsafe impl Sync for Shared {}
 #[derive(Default)]
 struct State {
     is_over: bool,
-    helping: usize,
+    sharing: usize,
     /// Payload of a helper's panic.
     panic: Option<Box<dyn Any + Send>>,
 }
 
-/// Runs `task` on this thread, and on up to `helpers` threads of the pool that join before it is done.
-pub(super) fn with_help(helpers: usize, task: &Task<'_>) {
+/// Runs `task` on this thread, and on up to `others` threads of the pool that join before it is done.
+pub(super) fn with_sharing(others: usize, task: &Task<'_>) {
     // SAFETY: the address is the same. Each reader of the address states why it may read it.
     let task_at = unsafe { mem::transmute::<*const Task<'_>, *const Task<'static>>(task) };
     let shared = Arc::new(Shared { task: task_at, state: Mutex::default(), left: Condvar::new() });
     let leave = Leave(&shared);
-    for _ in 0..helpers {
+    for _ in 0..others {
         if WAITING.load(Relaxed) >= WAITING_MAX * rayon::current_num_threads() {
             break;
         }
@@ -62,7 +62,7 @@ pub(super) fn with_help(helpers: usize, task: &Task<'_>) {
         let shared = Arc::clone(&shared);
         rayon::spawn(move || {
             WAITING.fetch_sub(1, Relaxed);
-            shared.help();
+            shared.share();
             POOL.saw(Instant::now());
         });
     }
@@ -81,7 +81,7 @@ impl Drop for Leave<'_> {
         let mut state = self.0.state();
         state.is_over = true;
         let start = Instant::now();
-        while state.helping > 0 {
+        while state.sharing > 0 {
             if start.elapsed() < SPIN {
                 drop(state);
                 (0..32).for_each(|_| hint::spin_loop());
@@ -94,20 +94,20 @@ impl Drop for Leave<'_> {
 }
 
 impl Shared {
-    fn help(&self) {
+    fn share(&self) {
         {
             let mut state = self.state();
             if state.is_over {
                 return;
             }
-            state.helping += 1;
+            state.sharing += 1;
         }
-        // SAFETY: `Leave` is dropped before `with_help` returns, even by a panic, and waits for all threads
-        // that have joined.
+        // SAFETY: `Leave` is dropped before `with_sharing` returns, even by a panic, and waits for all
+        // threads that have joined.
         let task = unsafe { &*self.task };
         let ended = catch_unwind(AssertUnwindSafe(task));
         let mut state = self.state();
-        state.helping -= 1;
+        state.sharing -= 1;
         state.panic = state.panic.take().or(ended.err());
         self.left.notify_one();
     }
@@ -142,7 +142,7 @@ mod tests {
         let _pool = one_at_a_time();
         let (count, (here, there)) = (AtomicUsize::new(0), mpsc::channel());
         // Each thread waits for the other.
-        with_help(1, &|| {
+        with_sharing(1, &|| {
             here.send(std::thread::current().id()).expect("the test waits");
             count.fetch_add(1, Relaxed);
             while count.load(Relaxed) < 2 {
@@ -160,7 +160,7 @@ mod tests {
         let caller = std::thread::current().id();
         let came = AtomicUsize::new(0);
         let call = || {
-            with_help(1, &|| {
+            with_sharing(1, &|| {
                 came.fetch_add(1, Relaxed);
                 assert!(std::thread::current().id() == caller, "help fails");
                 while came.load(Relaxed) < 2 {
@@ -190,11 +190,11 @@ mod tests {
         let (done, is_done) = mpsc::channel();
         std::thread::spawn(move || {
             let count = AtomicUsize::new(0);
-            with_help(3, &|| {
+            with_sharing(3, &|| {
                 count.fetch_add(1, Relaxed);
             });
             let (calls, others) = (40 * rayon::current_num_threads(), 64);
-            (0..calls).for_each(|_| with_help(3, &|| {}));
+            (0..calls).for_each(|_| with_sharing(3, &|| {}));
             let most = WAITING_MAX * rayon::current_num_threads() + others;
             let is_bounded = WAITING.load(Relaxed) <= most;
             done.send((count.into_inner(), is_bounded)).expect("the test waits");

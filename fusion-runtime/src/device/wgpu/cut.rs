@@ -97,7 +97,7 @@ impl Cut {
                 cut.windows.push(whole(arg, region, backend.limits.uniform_align));
                 continue;
             }
-            cut.windows.push(match &arg.reach {
+            cut.windows.push(match &arg.footprint {
                 Footprint::Linear(each) => {
                     let each = extent(backend, launch, call, each)?;
                     // The last element of the space may read fewer buffer elements than the others.
@@ -108,7 +108,7 @@ impl Cut {
                     whole(arg, region, align)
                 }
             });
-            if let Footprint::Windows(map) = &arg.reach {
+            if let Footprint::Windows(map) = &arg.footprint {
                 let added = cut.add(launch, call, (i, map), region.offset as u64 % align);
                 added.ok_or_else(|| {
                     let what = format!("positions beyond 63 bits, as `{}` would read", launch.kernel);
@@ -147,7 +147,7 @@ impl Cut {
         let size = launch.buffers[buffer].dtype.size() as u64;
         let start = u64::try_from(map.start.eval(call.symbols)?).ok()?;
         let read = Read { buffer, start: lead + start.checked_mul(size)?, size };
-        let same = |slide: &&mut Slide| match &launch.buffers[slide.buffers[0].buffer].reach {
+        let same = |slide: &&mut Slide| match &launch.buffers[slide.buffers[0].buffer].footprint {
             Footprint::Windows(other) => other.dims == map.dims,
             Footprint::Linear(_) | Footprint::Strided { .. } | Footprint::Whole => false,
         };
@@ -189,7 +189,7 @@ pub(super) fn chunk_elements(
         if arg.uniform || all.end - all.start <= most {
             continue;
         }
-        let needed = match &arg.reach {
+        let needed = match &arg.footprint {
             Footprint::Linear(per) => {
                 let per = extent(backend, launch, call, per)?;
                 let room = most.saturating_sub(align + GRANULE) / (size * per);

@@ -15,13 +15,13 @@ use crate::ptx::ir::{Addr, Reg};
 /// Pending copies of a warp's lanes.
 #[derive(Default)]
 pub(super) struct Copies {
-    pending: Vec<Copy>,
+    pending: Vec<PendingCopy>,
     /// Number of groups that each lane has committed.
     groups: [u32; LANES],
 }
 
 #[derive(Clone, Copy)]
-struct Copy {
+struct PendingCopy {
     lane: usize,
     group: u32,
     to: u64,
@@ -66,7 +66,8 @@ pub(super) fn begin(
         let target = Spot { lane, address: to[lane], bytes: u64::from(bytes) };
         shared::shared_spot(who, target, var, Touch::Begin)?;
         who.mem.copy(target.address, target.bytes, Some(who.first + lane as u32));
-        let mut copy = Copy { lane, group: warp.copies.groups[lane], to: to[lane], bytes, data: [0; 4] };
+        let mut copy =
+            PendingCopy { lane, group: warp.copies.groups[lane], to: to[lane], bytes, data: [0; 4] };
         for offset in 0..len {
             // The copy reads one byte at a time, because it may read any number of bytes.
             let spot = Spot { lane, address: from[lane] + u64::from(offset), bytes: 1 };
@@ -95,7 +96,7 @@ pub(super) fn begin(
 /// Stores the copies that leave at most `most` groups pending. None stores all copies.
 pub(super) fn wait(who: &mut Who<'_, '_>, warp: &mut Warp, exec: u32, most: Option<u32>) -> Step {
     let groups = warp.copies.groups;
-    let lands = |copy: &Copy| {
+    let lands = |copy: &PendingCopy| {
         exec >> copy.lane & 1 == 1 && most.is_none_or(|most| copy.group + most < groups[copy.lane])
     };
     let mut pending = std::mem::take(&mut warp.copies.pending);

@@ -388,7 +388,7 @@ fn refuses_mail_that_does_not_arrive() {
     let posted = |cluster: bool, len: SharedLen, guarded: Option<ClusterExchange>| {
         in_order(&first, &last, (cluster, len), guarded)
     };
-    assert_eq!(posted(true, SharedLen::Mailbox, None), Ok(()));
+    assert_eq!(posted(true, SharedLen::ExchangeBuffer, None), Ok(()));
     let branched = [
         ClusterExchange::Init,
         ClusterExchange::Wait,
@@ -396,10 +396,15 @@ fn refuses_mail_that_does_not_arrive() {
         ClusterExchange::Invalidate,
     ];
     let mut refused: Vec<(Result<(), String>, &str)> = branched
-        .map(|mail| (posted(true, SharedLen::Mailbox, Some(mail)), "mailboxes that not all threads come to"))
+        .map(|exchange| {
+            (
+                posted(true, SharedLen::ExchangeBuffer, Some(exchange)),
+                "mailboxes that not all threads come to",
+            )
+        })
         .into();
     let ordered = |first: &[ClusterExchange], last: &[ClusterExchange]| {
-        in_order(first, last, (true, SharedLen::Mailbox), None)
+        in_order(first, last, (true, SharedLen::ExchangeBuffer), None)
     };
     refused.push((ordered(&[ClusterExchange::Wait], &last), "Wait of mailboxes that are not ready"));
     refused.push((ordered(&[ClusterExchange::Init], &last), "Send("));
@@ -416,7 +421,7 @@ fn refuses_mail_that_does_not_arrive() {
         ordered(&first, &[ClusterExchange::Invalidate, ClusterExchange::Invalidate]),
         "Invalidate of mailboxes that are not ready",
     ));
-    refused.push((posted(false, SharedLen::Mailbox, None), "mail in a kernel without clusters"));
+    refused.push((posted(false, SharedLen::ExchangeBuffer, None), "mail in a kernel without clusters"));
     refused.push((posted(true, SharedLen::Fixed(8), None), "shared memory 0 is no mailbox"));
     for (result, expect) in refused {
         let message = result.expect_err(expect);

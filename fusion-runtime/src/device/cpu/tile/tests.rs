@@ -84,8 +84,8 @@ fn number(a: &[f32], make: impl FnOnce(&mut Writer, Value) -> Value) -> f32 {
         per: None,
         dtype: DType::F32,
         access,
-        taken: false,
-        beside: None,
+        has_writer: false,
+        strided: None,
         own: (0, 0),
     };
     let uniforms = [CpuUniform::Index(a.len())];

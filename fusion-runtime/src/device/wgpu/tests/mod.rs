@@ -121,8 +121,8 @@ fn on_device(options: Options, test: impl FnOnce(&WgpuBackend) -> Result<()>) {
     }
 }
 
-fn arg(slot: u16, access: Access, reach: Footprint) -> BufferArg {
-    BufferArg { slot: Slot::Param(slot), access, dtype: DType::F32, reach, uniform: false }
+fn arg(slot: u16, access: Access, footprint: Footprint) -> BufferArg {
+    BufferArg { slot: Slot::Param(slot), access, dtype: DType::F32, footprint, uniform: false }
 }
 
 /// Returns a launch over `symbol 0` elements.

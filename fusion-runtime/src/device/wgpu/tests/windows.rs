@@ -139,7 +139,10 @@ fn views_that_start_anywhere() {
     on_device(SMALL, |gpu| {
         let (n, d) = (100, 129);
         let launch = windowed(&two::PLAN);
-        assert_eq!(launch.buffers.iter().filter(|arg| matches!(arg.reach, Footprint::Windows(_))).count(), 2);
+        assert_eq!(
+            launch.buffers.iter().filter(|arg| matches!(arg.footprint, Footprint::Windows(_))).count(),
+            2
+        );
         for offsets in [[0, 0, 0], [16, 16, 16], [272, 16, 512], [240, 4096, 32]] {
             let upload_at = |offset: usize, values: Vec<f32>| {
                 upload(gpu, &[vec![1e30; offset / 4], values, vec![1e30; 8]].concat())

@@ -1,26 +1,26 @@
 //! What blocks of a cluster send each other.
 //!
-//! A mailbox has a barrier in memory that counts bytes which are on their way (PTX ISA, "mbarrier" and "st.async"): who waits there
-//! knows what came, and nobody needs a fence, which takes a GPU a microsecond. It is made anew for each iteration, so that it is
+//! An exchange buffer has a barrier in memory that counts bytes which are on their way (PTX ISA, "mbarrier" and "st.async"): who waits
+//! there knows what came, and nobody needs a fence, which takes a GPU a microsecond. It is made anew for each iteration, so that it is
 //! always its first phase that is waited for.
 
 use super::{Bank, Emitter, Register, shared_name, suffix};
 use crate::ir::kernel::{ClusterExchange, Kernel, SharedId, SharedLen, Value};
 
 /// The memory of a kernel that other blocks send to.
-pub(super) fn mailboxes(kernel: &Kernel) -> impl Iterator<Item = SharedId> {
-    let all = kernel.shared.iter().enumerate().filter(|(_, shared)| shared.len == SharedLen::Mailbox);
+pub(super) fn exchange_buffers(kernel: &Kernel) -> impl Iterator<Item = SharedId> {
+    let all = kernel.shared.iter().enumerate().filter(|(_, shared)| shared.len == SharedLen::ExchangeBuffer);
     all.map(|(i, _)| SharedId(i as u16))
 }
 
-/// Of the barrier of a mailbox.
+/// Of the barrier of an exchange buffer.
 pub(super) fn barrier_name(id: SharedId) -> String {
     format!("m{}", id.0)
 }
 
 impl Emitter<'_> {
-    pub(super) fn mail(&mut self, mail: ClusterExchange) {
-        match mail {
+    pub(super) fn cluster_exchange(&mut self, exchange: ClusterExchange) {
+        match exchange {
             ClusterExchange::Init => self.open(),
             ClusterExchange::Wait => self.line("barrier.cluster.wait.acquire.aligned;"),
             ClusterExchange::Send(id, to, from, value) => self.send(id, (to, from), value),
@@ -34,7 +34,7 @@ impl Emitter<'_> {
             ClusterExchange::Invalidate => {
                 self.cluster_barrier();
                 let first = self.first_thread();
-                for id in mailboxes(self.kernel) {
+                for id in exchange_buffers(self.kernel) {
                     let barrier = barrier_name(id);
                     self.line(format_args!("@{first} mbarrier.inval.shared::cta.b64 [{barrier}];"));
                 }
@@ -47,11 +47,11 @@ impl Emitter<'_> {
         self.line("barrier.cluster.wait.acquire.aligned;");
     }
 
-    /// Says how many bytes will come to each mailbox, and of memory no more than that there are mailboxes.
+    /// Says how many bytes will come to each exchange buffer, and of memory no more than that there are such buffers.
     fn open(&mut self) {
         let (first, blocks) = (self.first_thread(), self.register(Bank::Bits32));
         self.line(format_args!("mov.u32 {blocks}, %cluster_nctarank;"));
-        for id in mailboxes(self.kernel) {
+        for id in exchange_buffers(self.kernel) {
             let (barrier, bytes) = (barrier_name(id), self.register(Bank::Bits32));
             let each = self.kernel.shared[usize::from(id.0)].dtype.size();
             self.line(format_args!("mul.lo.u32 {bytes}, {blocks}, {each};"));
