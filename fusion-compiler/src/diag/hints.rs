@@ -100,9 +100,10 @@ pub(crate) const FUNCTIONS: &[Hint] = &[
         "`concat((x, A), (y, B) -> D)` puts values one after another along a dim",
     ),
     (
-        &["chunk", "chunks", "tensor_split", "array_split", "hsplit", "vsplit", "unbind", "unstack"],
+        &["chunk", "chunks", "tensor_split", "array_split", "hsplit", "vsplit"],
         "`slice(x, D -> H, 0..D / 2)` is the first half, and `slice(x, D -> H, D / 2..)` the second",
     ),
+    (&["unbind", "unstack"], "`at(x, D, 0)` has the elements at one position"),
     (&["narrow", "dynamic_slice"], "`slice(x, D -> K, 1..D)` has the elements of a range"),
     (&["fliplr", "flipud", "reverse"], "`flip(x, D)` has the last first"),
     (&["diff"], "it is `slice(x, T -> S, 1..) - slice(x, T -> S, ..T - 1)`"),
@@ -178,6 +179,8 @@ pub(crate) const FUNCTIONS: &[Hint] = &[
         "the language has none that puts values in order; the largest is `max(x, D)`, at `argmax(x, D)`",
     ),
     // Reductions.
+    (&["clamp_min"], "it is `max(x, low)`"),
+    (&["clamp_max"], "it is `min(x, high)`"),
     (
         &["maximum", "fmax", "amax", "nanmax"],
         "`max` is of two values, as in `max(a, b)`, or along dims, as in `max(x, D)`",
@@ -289,7 +292,8 @@ pub(crate) const FUNCTIONS: &[Hint] = &[
     (&["cosine_similarity"], "it is `sum(x * y, D) / (norm(x, D) * norm(y, D))`"),
     (&["mse_loss"], "it is `mse(x, y)`"),
     (&["l1_loss"], "it is `l1(x, y)`"),
-    (&["smooth_l1", "smooth_l1_loss", "huber_loss"], "`huber(x, y, delta = 1.0)` is the same"),
+    (&["huber_loss"], "it is `huber(x, y, delta = d)`"),
+    (&["smooth_l1", "smooth_l1_loss"], "with a `beta` of `d` it is `huber(x, y, delta = d) / d`"),
     (&["binary_cross_entropy_with_logits", "bce"], "logits take `bce_with_logits(x, y)`"),
     (&["nll_loss"], "`cross_entropy(x, V, t)` is that of logits `x`, of which it takes the logarithm itself"),
 ];
