@@ -74,10 +74,11 @@ pub(super) fn is_bound_by_memory(graph: &Graph, group: &Group) -> bool {
         || group.stores.iter().any(|store| has_all(of(&store.order)))
 }
 
-/// Returns the number of elements along these axes, at most [`TIMES_MANY`] along an axis without a known
-/// extent.
+/// Returns the number of elements along these axes, [`TIMES_MANY`] along an axis without a known extent. An
+/// empty axis counts as an element, so that numbers can be divided by the result.
 pub(super) fn elements(graph: &Graph, axes: impl IntoIterator<Item = AxisId>) -> usize {
-    let extent = |axis| graph.axis(axis).extent.as_const().map_or(TIMES_MANY, |extent| extent as usize);
+    let extent =
+        |axis| graph.axis(axis).extent.as_const().map_or(TIMES_MANY, |extent| extent.max(1) as usize);
     axes.into_iter().map(extent).fold(1, usize::saturating_mul)
 }
 

@@ -131,6 +131,21 @@ fn nests_of_windows_grow_no_faster_than_their_source() {
     }
 }
 
+/// A value along an empty dim of fixed extent is computed again as if the dim had an element.
+#[test]
+fn windows_of_empty_dims() {
+    for reduction in [
+        "sum(take(exp(slice(x, N -> S, 2..2)), S, index(R)) * w, R)",
+        "sum(exp(slice(x, N -> S, 2..2)), S) + w",
+    ] {
+        let result = if reduction.ends_with("+ w") { "f32[R]" } else { "f32[]" };
+        let source = format!("pub fn f(x: f32[N = 4], w: f32[R = 3]) -> {result} {{ {reduction} }}");
+        for target in Target::ALL {
+            assert!(!plan(&source, target).programs[0].steps.is_empty(), "{target:?}: {source}");
+        }
+    }
+}
+
 /// Stages whose results have other extents than what they are computed from: operation, dim before, dim after.
 const GROWING: [fn(&str, &str, &str) -> String; 3] = [
     |x, from, to| format!("concat(({x}, {from}), ({x}, {from}) -> {to})"),

@@ -13,7 +13,7 @@ pub(super) fn exchange_buffers(kernel: &Kernel) -> impl Iterator<Item = SharedId
     all.map(|(i, _)| SharedId(i as u16))
 }
 
-/// Of the barrier of an exchange buffer.
+/// Returns the name of the barrier of an exchange buffer.
 pub(super) fn barrier_name(id: SharedId) -> String {
     format!("m{}", id.0)
 }
