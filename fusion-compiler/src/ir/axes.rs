@@ -76,3 +76,23 @@ impl FromIterator<AxisId> for AxisSet {
         axes.into_iter().fold(AxisSet::EMPTY, AxisSet::with)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Axes of every word are told apart, and iterated in the order of their numbers.
+    #[test]
+    fn sets_hold_axes_of_all_words() {
+        let numbers = [0, 1, 63, 64, 127, 128, 200, 255];
+        let all: AxisSet = numbers.map(AxisId).into_iter().rev().collect();
+        assert_eq!(all.iter().map(|axis| axis.0).collect::<Vec<_>>(), numbers);
+        for number in 0..=255 {
+            let one = AxisSet::EMPTY.with(AxisId(number));
+            assert_eq!(all.contains(AxisId(number)), numbers.contains(&number), "{number}");
+            assert_eq!(all.contains_all(one), numbers.contains(&number), "{number}");
+            assert_eq!(all.intersection(one).is_empty(), !numbers.contains(&number), "{number}");
+            assert!(!all.minus(one).contains(AxisId(number)) && all.union(one).contains(AxisId(number)));
+        }
+    }
+}
