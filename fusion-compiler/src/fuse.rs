@@ -478,21 +478,6 @@ impl Group {
     }
 }
 
-/// Returns the axes that a node reduces or indexes.
-fn along(graph: &Graph, id: NodeId) -> AxisSet {
-    match graph.node(id).kind {
-        NodeKind::Reduce(_, axes) => axes,
-        NodeKind::Gather(axis) => AxisSet::EMPTY.with(axis),
-        NodeKind::Input(_)
-        | NodeKind::Scalar(_)
-        | NodeKind::Literal(_)
-        | NodeKind::Coord(_)
-        | NodeKind::Extent(_)
-        | NodeKind::Apply(_)
-        | NodeKind::Cast => AxisSet::EMPTY,
-    }
-}
-
 /// Visits a node and its transitive operands, each once. `enter` returns true if the operands of a node are
 /// to be visited.
 fn walk(graph: &Graph, node: NodeId, enter: &mut impl FnMut(NodeId) -> bool) {
@@ -513,18 +498,11 @@ pub fn is_transcendental(op: Op) -> bool {
 /// Returns true if a node is an operation, not just a number or a name. Conversions between stored and
 /// computed dtypes are part of loads and stores.
 pub fn is_op(graph: &Graph, node: &Node) -> bool {
-    match node.kind {
-        NodeKind::Apply(_) | NodeKind::Reduce(..) | NodeKind::Gather(..) => true,
-        NodeKind::Cast => {
-            let from = graph.node(node.args[0]).dtype;
-            from == node.dtype || !from.is_narrow() && !node.dtype.is_narrow()
-        }
-        NodeKind::Input(_)
-        | NodeKind::Scalar(_)
-        | NodeKind::Literal(_)
-        | NodeKind::Coord(_)
-        | NodeKind::Extent(_) => false,
+    if node.kind == NodeKind::Cast {
+        let from = graph.node(node.args[0]).dtype;
+        return from == node.dtype || !from.is_narrow() && !node.dtype.is_narrow();
     }
+    matches!(node.kind, NodeKind::Apply(_) | NodeKind::Reduce(..) | NodeKind::Gather(..))
 }
 
 /// Returns a predicate for values that may be stored between kernels: operations on tensors. A `bool` belongs

@@ -194,13 +194,7 @@ pub(super) fn substitute(
             // A value gathered along the old axis has that axis, so its copy is gathered along the new axis.
             NodeKind::Gather(axis) => NodeKind::Gather(swap(axis)),
             // A reduction along the old axis gives a value without that axis, so no swap is needed.
-            kind @ (NodeKind::Input(_)
-            | NodeKind::Scalar(_)
-            | NodeKind::Literal(_)
-            | NodeKind::Extent(_)
-            | NodeKind::Apply(_)
-            | NodeKind::Cast
-            | NodeKind::Reduce(..)) => kind,
+            kind => kind,
         };
         let args: Vec<NodeId> = args.iter().map(|arg| made.get(arg).copied().unwrap_or(*arg)).collect();
         if let (&NodeKind::Gather(axis), &[of, place]) = (&kind, args.as_slice())

@@ -199,22 +199,13 @@ impl Uses {
 fn operand_along(graph: &Graph, (id, i): (NodeId, usize), own: AxisSet) -> AxisSet {
     let node = graph.node(id);
     let has = graph.node(node.args[i]).axes;
-    let along = match (node.kind.clone(), graph.renamed(id)) {
+    let along = match (&node.kind, graph.renamed(id)) {
         (NodeKind::Gather(_), Some((_, old, new))) if i == 0 && own.contains(new) => own.with(old),
-        (NodeKind::Gather(axis), _) if i == 0 => own.minus(AxisSet::EMPTY.with(axis)),
-        (NodeKind::Reduce(_, axes), _) => own.union(axes),
+        (NodeKind::Gather(axis), _) if i == 0 => own.minus(AxisSet::EMPTY.with(*axis)),
+        (NodeKind::Reduce(_, axes), _) => own.union(*axes),
         // The parts of a dim are the same elements as the dim.
         (NodeKind::Cast, _) => own.union(has.minus(node.axes)),
-        (
-            NodeKind::Input(_)
-            | NodeKind::Scalar(_)
-            | NodeKind::Literal(_)
-            | NodeKind::Coord(_)
-            | NodeKind::Extent(_)
-            | NodeKind::Apply(_)
-            | NodeKind::Gather(_),
-            _,
-        ) => own,
+        (_, _) => own,
     };
     along.intersection(has)
 }

@@ -392,12 +392,7 @@ pub(super) fn refine(b: &mut Builder<'_>) {
                 static_index(b, &args, node, axis)
             }
             NodeKind::Cast if is_regrouped(&b.graph, &nodes, node) => moved[node.args[0].0 as usize],
-            NodeKind::Scalar(_)
-            | NodeKind::Literal(_)
-            | NodeKind::Extent(_)
-            | NodeKind::Apply(_)
-            | NodeKind::Cast
-            | NodeKind::Gather(..) => b.graph.push(as_it_is(node.kind.clone())),
+            _ => b.graph.push(as_it_is(node.kind.clone())),
         };
         moved.push(id);
     }

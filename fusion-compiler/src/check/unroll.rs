@@ -6,7 +6,7 @@
 //! count covers at least the dims that `fuse` will unroll, because results in one order of dims may share a
 //! kernel.
 
-use crate::ir::graph::{AxisId, AxisSet, Graph, Node, NodeId, NodeKind, UNROLLED_MAX};
+use crate::ir::graph::{AxisId, AxisSet, Graph, NodeId, UNROLLED_MAX};
 
 /// Turns dims into loops until no result is unrolled too far.
 pub(super) fn limit(graph: &mut Graph) {
@@ -36,29 +36,13 @@ fn too_far(graph: &Graph, order: &[AxisId]) -> Option<AxisSet> {
         .collect();
     let unrolled = runs.iter().fold(AxisSet::EMPTY, |all, (_, axes)| all.union(*axes));
     let kept = unrolled.intersection(order.iter().copied().collect());
-    let lanes = backwards(graph, &results, kept, |node, lanes| lanes.union(combined(graph, node)));
+    let lanes = backwards(graph, &results, kept, |id, lanes| lanes.union(graph.unrolled_axes(id)));
     let terms = runs.iter().map(|&(id, _)| {
-        let axes = combined(graph, graph.node(id));
+        let axes = graph.unrolled_axes(id);
         if axes.is_empty() { axes } else { lanes[id.0 as usize].unwrap_or(axes).union(axes) }
     });
     let long = terms.chain([kept]).find(|&axes| elements(graph, axes) > UNROLLED_MAX)?;
     runs.iter().rev().map(|&(_, axes)| axes).find(|&axes| !axes.intersection(long).is_empty())
-}
-
-/// Returns the axes of a reduction that is fully unrolled.
-fn combined(graph: &Graph, node: &Node) -> AxisSet {
-    match node.kind {
-        NodeKind::Reduce(_, axes) if !graph.is_looped(axes) => axes,
-        NodeKind::Reduce(..)
-        | NodeKind::Input(_)
-        | NodeKind::Scalar(_)
-        | NodeKind::Literal(_)
-        | NodeKind::Coord(_)
-        | NodeKind::Extent(_)
-        | NodeKind::Apply(_)
-        | NodeKind::Cast
-        | NodeKind::Gather(..) => AxisSet::EMPTY,
-    }
 }
 
 /// Computes, for each node that the results need, the axes along which one thread needs it. `first` gives
@@ -68,7 +52,7 @@ fn backwards(
     graph: &Graph,
     results: &[NodeId],
     first: AxisSet,
-    step: impl Fn(&Node, AxisSet) -> AxisSet,
+    step: impl Fn(NodeId, AxisSet) -> AxisSet,
 ) -> Vec<Option<AxisSet>> {
     let mut axes: Vec<Option<AxisSet>> = vec![None; graph.nodes.len()];
     for result in results {
@@ -77,7 +61,7 @@ fn backwards(
     for (id, node) in graph.iter().rev() {
         let Some(of_node) = axes[id.0 as usize] else { continue };
         for arg in &node.args {
-            let mut more = step(node, of_node);
+            let mut more = step(id, of_node);
             // A renamed value is needed along the old dim as often as along the new one.
             if let Some((_, old, _)) =
                 graph.renamed(id).filter(|&(of, _, new)| of == *arg && more.contains(new))

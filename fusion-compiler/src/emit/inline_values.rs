@@ -96,18 +96,7 @@ impl InlineValues {
                 | Stmt::Store(_, arg)
                 | Stmt::StoreShared(_, _, arg)
                 | Stmt::ClusterExchange(ClusterExchange::Send(_, _, _, arg)) => std::slice::from_ref(arg),
-                Stmt::Let(..)
-                | Stmt::Loop { .. }
-                | Stmt::Vector { .. }
-                | Stmt::AllReduce(_)
-                | Stmt::ClusterExchange(
-                    ClusterExchange::Init
-                    | ClusterExchange::Wait
-                    | ClusterExchange::Receive(_)
-                    | ClusterExchange::Invalidate,
-                )
-                | Stmt::Barrier(_)
-                | Stmt::If { .. } => &[],
+                _ => &[],
             };
             nested.extend(operands.iter().filter(|value| self.uses(**value) == 1));
         }

@@ -394,16 +394,7 @@ impl<'k> Emitter<'k> {
             Expr::Splat(arg) => Some(smallvec![self.one(*arg); usize::from(lanes(self.kernel.ty(value)))]),
             Expr::Pack(args) => Some(args.iter().map(|&arg| self.one(arg)).collect()),
             Expr::Lane(arg, lane) => Some(smallvec![self.lane(*arg, usize::from(*lane))]),
-            Expr::Const(_)
-            | Expr::Uniform(_)
-            | Expr::Apply(..)
-            | Expr::Cast(_)
-            | Expr::Bitcast(_)
-            | Expr::Load(_)
-            | Expr::LoadWhere(..)
-            | Expr::Shuffle(..)
-            | Expr::LoadShared(..)
-            | Expr::Builtin(_) => None,
+            _ => None,
         }
     }
 

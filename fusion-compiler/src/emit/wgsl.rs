@@ -16,7 +16,7 @@ use super::{Listed, Writer, fill, identifier, template, text};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::Access;
 use crate::ir::kernel::{
-    Address, BufferId, Builtin, Expr, Kernel, Lanes, Scope, Shuffle, Stmt, Type, UniformId, Value,
+    Address, BufferId, Builtin, Expr, Kernel, Lanes, Scope, Shuffle, Stmt, Type, UniformId, Value, statements,
 };
 use crate::ir::plan::UniformArg;
 use crate::ir::plan::wgsl::{SUBGROUPS, UNIFORM_DECLARATION};
@@ -131,13 +131,7 @@ impl Emitter<'_> {
             Stmt::StoreShared(id, _, value) => {
                 lanes(self.kernel.ty(*value)) == 1 || self.wide_shared[usize::from(id.0)]
             }
-            Stmt::Let(..)
-            | Stmt::ClusterExchange(_)
-            | Stmt::Loop { .. }
-            | Stmt::Vector { .. }
-            | Stmt::AllReduce(_)
-            | Stmt::Barrier(_)
-            | Stmt::If { .. } => true,
+            _ => true,
         }
     }
 
@@ -375,17 +369,9 @@ struct Constants {
 
 impl Constants {
     fn look(&mut self, body: &[Stmt]) {
-        for stmt in body {
-            match stmt {
-                Stmt::Let(value, expr) => self.expr(*value, expr),
-                Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
-                    self.look(body)
-                }
-                Stmt::Store(..)
-                | Stmt::StoreShared(..)
-                | Stmt::ClusterExchange(_)
-                | Stmt::Barrier(_)
-                | Stmt::AllReduce(_) => {}
+        for stmt in statements(body) {
+            if let Stmt::Let(value, expr) = stmt {
+                self.expr(*value, expr);
             }
         }
     }
@@ -413,49 +399,23 @@ impl Constants {
 }
 
 fn asks_for_subgroups(body: &[Stmt]) -> bool {
-    body.iter().any(|stmt| match stmt {
-        Stmt::Let(_, expr) => {
-            matches!(expr, Expr::Builtin(Builtin::SubgroupLane | Builtin::SubgroupSize) | Expr::Shuffle(..))
-        }
-        Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
-            asks_for_subgroups(body)
-        }
-        Stmt::Store(..)
-        | Stmt::StoreShared(..)
-        | Stmt::ClusterExchange(_)
-        | Stmt::Barrier(_)
-        | Stmt::AllReduce(_) => false,
-    })
+    let asks = |expr: &Expr| {
+        matches!(expr, Expr::Builtin(Builtin::SubgroupLane | Builtin::SubgroupSize) | Expr::Shuffle(..))
+    };
+    statements(body).any(|stmt| matches!(stmt, Stmt::Let(_, expr) if asks(expr)))
 }
 
 /// Which buffers some access takes four elements of at once, or lie as uniforms have to.
 fn wide_buffers(kernel: &Kernel) -> Vec<bool> {
     let mut wide: Vec<bool> =
         kernel.buffers.iter().map(|buffer| buffer.uniform.is_some_and(|most| most > 1)).collect();
-    mark(kernel, &kernel.body, &mut wide);
-    wide
-}
-
-fn mark(kernel: &Kernel, body: &[Stmt], wide: &mut [bool]) {
-    for stmt in body {
-        let (ty, at, conditions) = match stmt {
-            Stmt::Let(value, Expr::Load(at)) => (kernel.ty(*value), at, 1),
-            Stmt::Let(value, Expr::LoadWhere(at, mask)) => (kernel.ty(*value), at, lanes(kernel.ty(*mask))),
-            Stmt::Store(at, value) => (kernel.ty(*value), at, 1),
-            Stmt::Let(..)
-            | Stmt::StoreShared(..)
-            | Stmt::ClusterExchange(_)
-            | Stmt::Barrier(_)
-            | Stmt::AllReduce(_) => {
-                continue;
-            }
-            Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
-                mark(kernel, body, wide);
-                continue;
-            }
-        };
-        wide[usize::from(at.buffer.0)] |= is_wide(kernel, ty, at, conditions);
+    for stmt in statements(&kernel.body) {
+        let Some((at, value)) = stmt.access() else { continue };
+        let masked = if let Stmt::Let(_, Expr::LoadWhere(_, mask)) = stmt { Some(*mask) } else { None };
+        let conditions = masked.map_or(1, |mask| lanes(kernel.ty(mask)));
+        wide[usize::from(at.buffer.0)] |= is_wide(kernel, kernel.ty(value), at, conditions);
     }
+    wide
 }
 
 /// Whether an access takes four elements at once.

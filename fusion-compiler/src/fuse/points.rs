@@ -68,17 +68,7 @@ impl Group {
     pub fn load_of(&self, graph: &Graph, id: NodeId) -> Option<Load> {
         let stored = Some(Load::Stored(id)).filter(|load| self.loads.contains(load));
         // A parameter may also be a result of its own, which another kernel stores.
-        stored.or(match graph.node(id).kind {
-            NodeKind::Input(param) => Some(Load::Param(param)),
-            NodeKind::Scalar(_)
-            | NodeKind::Literal(_)
-            | NodeKind::Coord(_)
-            | NodeKind::Extent(_)
-            | NodeKind::Apply(_)
-            | NodeKind::Cast
-            | NodeKind::Reduce(..)
-            | NodeKind::Gather(..) => None,
-        })
+        stored.or_else(|| graph.input_of(id).map(Load::Param))
     }
 }
 
@@ -128,20 +118,10 @@ fn times(graph: &Graph, moves: &Moves, (id, at): (NodeId, &Coordinates), again: 
 /// Returns the points of a node's operands. All coordinates along an axis that a thread unrolls are one
 /// point.
 pub(super) fn operands(graph: &Graph, moves: &mut Moves, of: &Point) -> Vec<Point> {
-    let node = graph.node(of.0);
-    match node.kind {
-        NodeKind::Gather(_) => {
-            let Gathered { of: (id, mut at), by } = moves.gathered(graph, of);
-            at.retain(|(_, coordinate)| matches!(coordinate, Coordinate::Moved(_)));
-            [(id, at)].into_iter().chain(by).collect()
-        }
-        NodeKind::Input(_)
-        | NodeKind::Scalar(_)
-        | NodeKind::Literal(_)
-        | NodeKind::Coord(_)
-        | NodeKind::Extent(_)
-        | NodeKind::Apply(_)
-        | NodeKind::Cast
-        | NodeKind::Reduce(..) => node.args.iter().map(|&arg| point(graph, arg, &of.1)).collect(),
+    if graph.gather_of(of.0).is_none() {
+        return graph.node(of.0).args.iter().map(|&arg| point(graph, arg, &of.1)).collect();
     }
+    let Gathered { of: (id, mut at), by } = moves.gathered(graph, of);
+    at.retain(|(_, coordinate)| matches!(coordinate, Coordinate::Moved(_)));
+    [(id, at)].into_iter().chain(by).collect()
 }

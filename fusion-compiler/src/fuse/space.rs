@@ -7,7 +7,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::{Group, Load, Reason, Store, along, is_column_major, load_order, order_of};
+use super::{Group, Load, Reason, Store, is_column_major, load_order, order_of};
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AxisId, AxisSet, Graph, NodeId};
 
@@ -39,7 +39,7 @@ impl Group {
         }
         let (hero, other) = obstacle.ok_or(cut(last))?;
         let stored = self.stores.iter().any(|store| store.node == other);
-        Err(if stored { cut(hero) } else { (other, Reason::Rows(along(graph, other))) })
+        Err(if stored { cut(hero) } else { (other, Reason::Rows(graph.replaced_axes(other))) })
     }
 
     /// Returns the last value that a kernel over rows with these axes cannot compute.

@@ -418,19 +418,46 @@ impl Graph {
         (0..self.axes.len()).map(|axis| AxisId(axis as u8)).collect()
     }
 
+    /// Returns the operation of a reduction; none for other nodes.
+    pub fn reduce_of(&self, id: NodeId) -> Option<Reduce> {
+        if let NodeKind::Reduce(reduce, _) = self.node(id).kind { Some(reduce) } else { None }
+    }
+
     /// Returns the axes that a node reduces; none for other nodes.
     pub fn reduced_axes(&self, id: NodeId) -> AxisSet {
-        match self.node(id).kind {
-            NodeKind::Reduce(_, axes) => axes,
-            NodeKind::Input(_)
-            | NodeKind::Scalar(_)
-            | NodeKind::Literal(_)
-            | NodeKind::Coord(_)
-            | NodeKind::Extent(_)
-            | NodeKind::Apply(_)
-            | NodeKind::Cast
-            | NodeKind::Gather(..) => AxisSet::EMPTY,
-        }
+        if let NodeKind::Reduce(_, axes) = self.node(id).kind { axes } else { AxisSet::EMPTY }
+    }
+
+    /// Returns the axis of a gather; none for other nodes.
+    pub fn gather_of(&self, id: NodeId) -> Option<AxisId> {
+        if let NodeKind::Gather(axis) = self.node(id).kind { Some(axis) } else { None }
+    }
+
+    /// Returns the axes of a node's first operand that the node replaces: those that it reduces or gathers
+    /// along.
+    pub fn replaced_axes(&self, id: NodeId) -> AxisSet {
+        self.reduced_axes(id).union(self.gather_of(id).into_iter().collect())
+    }
+
+    /// Returns the axis of a coordinate; none for other nodes.
+    pub fn coord_of(&self, id: NodeId) -> Option<AxisId> {
+        if let NodeKind::Coord(axis) = self.node(id).kind { Some(axis) } else { None }
+    }
+
+    /// Returns the parameter that a node reads; none for other nodes.
+    pub fn input_of(&self, id: NodeId) -> Option<ParamId> {
+        if let NodeKind::Input(param) = self.node(id).kind { Some(param) } else { None }
+    }
+
+    /// Returns the value of a constant; none for other nodes.
+    pub fn literal_of(&self, id: NodeId) -> Option<Const> {
+        if let NodeKind::Literal(value) = self.node(id).kind { Some(value) } else { None }
+    }
+
+    /// Returns the operands of a pointwise operation; none for other operations and nodes.
+    pub fn operands_of(&self, id: NodeId, op: Op) -> Option<&[NodeId]> {
+        let node = self.node(id);
+        (node.kind == NodeKind::Apply(op)).then_some(node.args.as_slice())
     }
 
     /// Returns the axes that a node reduces in a loop; none for other nodes.
@@ -458,7 +485,7 @@ impl Graph {
     pub fn static_index(&self, id: NodeId) -> Option<(AxisId, i64)> {
         let node = self.node(id);
         let (NodeKind::Gather(axis), [_, index]) = (&node.kind, node.args.as_slice()) else { return None };
-        let NodeKind::Literal(Const::Int(at)) = self.node(*index).kind else { return None };
+        let Some(Const::Int(at)) = self.literal_of(*index) else { return None };
         let written_out = self.axis(*axis).extent.as_const().is_some() && !self.looped.contains(*axis);
         written_out.then_some((*axis, at))
     }
@@ -469,7 +496,7 @@ impl Graph {
     pub fn renamed(&self, id: NodeId) -> Option<(NodeId, AxisId, AxisId)> {
         let node = self.node(id);
         let (&NodeKind::Gather(old), &[of, place]) = (&node.kind, node.args.as_slice()) else { return None };
-        let NodeKind::Coord(new) = self.node(place).kind else { return None };
+        let new = self.coord_of(place)?;
         let is_whole = self.axis(old).extent == self.axis(new).extent;
         (is_whole && !self.node(of).axes.contains(new)).then_some((of, old, new))
     }

@@ -28,24 +28,19 @@ impl Graph {
             matches!(most.kind, NodeKind::Reduce(Reduce::Max | Reduce::MaxNum, _))
                 && most.args == node.args[..1]
         };
-        match &node.kind {
-            NodeKind::Literal(Const::Float(x)) if *x >= 0.0 => Some(Side::Above),
-            NodeKind::Literal(Const::Float(x)) if *x < 0.0 => Some(Side::Below),
-            NodeKind::Apply(Op::Abs | Op::Sqrt | Op::Exp) => Some(Side::Above),
-            NodeKind::Apply(Op::Mul) if node.args[0] == node.args[1] => Some(Side::Above),
-            NodeKind::Apply(Op::Mul) => Some(if of(0)? == of(1)? { Side::Above } else { Side::Below }),
-            NodeKind::Apply(Op::Neg) => Some(if of(0)? == Side::Above { Side::Below } else { Side::Above }),
-            NodeKind::Apply(Op::Add) => of(0).filter(|side| of(1) == Some(*side)),
-            NodeKind::Apply(Op::Sub) if from_largest() => Some(Side::Below),
-            NodeKind::Apply(_)
-            | NodeKind::Literal(_)
-            | NodeKind::Input(_)
-            | NodeKind::Scalar(_)
-            | NodeKind::Coord(_)
-            | NodeKind::Extent(_)
-            | NodeKind::Reduce(..)
-            | NodeKind::Gather(_)
-            | NodeKind::Cast => None,
+        if let Some(Const::Float(x)) = self.literal_of(id) {
+            let side = if x < 0.0 { Side::Below } else { Side::Above };
+            return Some(side).filter(|_| !x.is_nan());
+        }
+        let NodeKind::Apply(op) = node.kind else { return None };
+        match op {
+            Op::Abs | Op::Sqrt | Op::Exp => Some(Side::Above),
+            Op::Mul if node.args[0] == node.args[1] => Some(Side::Above),
+            Op::Mul => Some(if of(0)? == of(1)? { Side::Above } else { Side::Below }),
+            Op::Neg => Some(if of(0)? == Side::Above { Side::Below } else { Side::Above }),
+            Op::Add => of(0).filter(|side| of(1) == Some(*side)),
+            Op::Sub if from_largest() => Some(Side::Below),
+            _ => None,
         }
     }
 

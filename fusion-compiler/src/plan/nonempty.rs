@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::ir::graph::{AxisId, AxisSet, Graph, NodeKind, Reduce};
+use crate::ir::graph::{AxisId, AxisSet, Graph, Reduce};
 
 /// Returns these axes, by number.
 pub(crate) fn axes(graph: &Graph) -> Vec<AxisId> {
@@ -19,24 +19,11 @@ pub(crate) fn axes(graph: &Graph) -> Vec<AxisId> {
     let mut nonempty = BTreeSet::new();
     for (id, node) in graph.iter().rev() {
         let without = asked[id.0 as usize];
-        let (of_args, extreme) = match node.kind {
-            NodeKind::Reduce(Reduce::Max | Reduce::MaxNum | Reduce::Min, along) => {
-                (without.minus(along), along)
-            }
-            NodeKind::Reduce(Reduce::Sum | Reduce::Dot | Reduce::Prod, along) => {
-                (without.minus(along), AxisSet::EMPTY)
-            }
-            NodeKind::Input(_)
-            | NodeKind::Scalar(_)
-            | NodeKind::Literal(_)
-            | NodeKind::Coord(_)
-            | NodeKind::Extent(_)
-            | NodeKind::Apply(_)
-            | NodeKind::Cast => (without, AxisSet::EMPTY),
-            // An element of the result implies an element along the axis.
-            NodeKind::Gather(axis) => (without.minus(AxisSet::EMPTY.with(axis)), AxisSet::EMPTY),
-        };
-        nonempty.extend(extreme.iter().filter(|&axis| without.contains(axis)));
+        if let Some(Reduce::Max | Reduce::MaxNum | Reduce::Min) = graph.reduce_of(id) {
+            nonempty.extend(graph.reduced_axes(id).iter().filter(|&axis| without.contains(axis)));
+        }
+        // An element of a gather implies an element along the axis.
+        let of_args = without.minus(graph.replaced_axes(id));
         for arg in &node.args {
             let known = &mut asked[arg.0 as usize];
             *known = known.union(of_args);

@@ -30,11 +30,7 @@ fn block(live: &mut [bool], body: Vec<Stmt>) -> Vec<Stmt> {
 
 /// Returns true if a statement, or one of its bodies, has a side effect.
 fn writes(stmt: &Stmt) -> bool {
-    match stmt {
-        Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::ClusterExchange(_) | Stmt::Barrier(_) => true,
-        Stmt::Let(..) | Stmt::AllReduce(_) => false,
-        Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
-            body.iter().any(writes)
-        }
-    }
+    let is_effect =
+        matches!(stmt, Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::ClusterExchange(_) | Stmt::Barrier(_));
+    is_effect || stmt.body().iter().any(writes)
 }

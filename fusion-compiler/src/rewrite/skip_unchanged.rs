@@ -66,7 +66,7 @@ impl Definitions {
                 Stmt::Let(value, expr) => _ = self.exprs.insert(*value, expr.clone()),
                 Stmt::Store(at, value) => self.stores.push((*at, *value)),
                 Stmt::AllReduce(_) | Stmt::ClusterExchange(_) | Stmt::Barrier(_) => self.is_together = true,
-                Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::If { .. } | Stmt::StoreShared(..) => {}
+                _ => {}
             }
             stmt.for_each_body(|body, _| self.collect(body));
         }
@@ -157,13 +157,7 @@ fn store_early(body: &mut [Stmt]) {
             }
             Stmt::Let(made, _) => ![value, at.index].contains(made),
             Stmt::Store(other, _) => other.buffer != at.buffer,
-            Stmt::Loop { .. }
-            | Stmt::Vector { .. }
-            | Stmt::AllReduce(_)
-            | Stmt::StoreShared(..)
-            | Stmt::ClusterExchange(_)
-            | Stmt::Barrier(_)
-            | Stmt::If { .. } => false,
+            _ => false,
         };
         let before = body[..i].iter().rev().take_while(|stmt| can_pass(stmt)).count();
         body[i - before..=i].rotate_right(1);

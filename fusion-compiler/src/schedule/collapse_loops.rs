@@ -221,13 +221,7 @@ fn read_for(body: &mut Body<'_>, id: NodeId) -> Point {
         read = match node.kind {
             NodeKind::Gather(_) => body.moves.gathered(graph, &read).of,
             NodeKind::Cast => point(graph, node.args[0], &read.1),
-            NodeKind::Input(_)
-            | NodeKind::Scalar(_)
-            | NodeKind::Literal(_)
-            | NodeKind::Coord(_)
-            | NodeKind::Extent(_)
-            | NodeKind::Apply(_)
-            | NodeKind::Reduce(..) => break,
+            _ => break,
         };
     }
     read

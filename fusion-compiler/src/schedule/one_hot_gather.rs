@@ -33,33 +33,23 @@ pub(super) fn one_hot_gathers(work: &Work<'_>, body: &Body<'_>, along: &ThreadMa
 
 fn one_hot_gather(work: &Work<'_>, body: &Body<'_>, sum: NodeId, axis: AxisId) -> Option<OneHotGather> {
     let graph = work.graph;
-    let applied = |id: NodeId, op: Op| {
-        let node = graph.node(id);
-        (node.kind == NodeKind::Apply(op)).then_some(node.args.as_slice())
-    };
     let node = graph.node(sum);
     // What another kernel has computed is read as it is.
     let is_computed = |id: NodeId| !work.loads.contains_key(&Load::Stored(id));
     let is_sum = matches!(&node.kind, NodeKind::Reduce(Reduce::Sum, axes) if axes.iter().eq([axis]));
     let is_choice = is_sum && is_computed(node.args[0]);
-    let &[condition, x, other] = applied(node.args[0], Op::Select).filter(|_| is_choice)? else {
+    let &[condition, x, other] = graph.operands_of(node.args[0], Op::Select).filter(|_| is_choice)? else {
         return None;
     };
-    let is_zero = match graph.node(other).kind {
-        NodeKind::Literal(Const::Float(x)) => x == 0.0 && x.is_sign_positive(),
-        NodeKind::Literal(Const::Int(x)) => x == 0,
-        NodeKind::Literal(Const::Bool(_))
-        | NodeKind::Input(_)
-        | NodeKind::Scalar(_)
-        | NodeKind::Coord(_)
-        | NodeKind::Extent(_)
-        | NodeKind::Apply(_)
-        | NodeKind::Cast
-        | NodeKind::Reduce(..)
-        | NodeKind::Gather(_) => false,
+    let is_zero = match graph.literal_of(other) {
+        Some(Const::Float(x)) => x == 0.0 && x.is_sign_positive(),
+        Some(Const::Int(x)) => x == 0,
+        Some(Const::Bool(_)) | None => false,
     };
-    let &[left, right] = applied(condition, Op::Eq).filter(|_| is_computed(condition))? else { return None };
-    let is_coordinate = |id: NodeId| graph.node(id).kind == NodeKind::Coord(axis);
+    let &[left, right] = graph.operands_of(condition, Op::Eq).filter(|_| is_computed(condition))? else {
+        return None;
+    };
+    let is_coordinate = |id: NodeId| graph.coord_of(id) == Some(axis);
     let place = if is_coordinate(left) { right } else { left };
     let is_place = is_coordinate(left) != is_coordinate(right)
         && graph.node(place).dtype == DType::I32

@@ -14,7 +14,7 @@ use super::combine::{combine, with_term, written_out};
 use super::staging::{reduce_of, steps};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
-use crate::ir::graph::{NodeId, NodeKind, Reduce};
+use crate::ir::graph::{NodeId, Reduce};
 use crate::ir::kernel::{Builder, Expr, Lanes, Type, Value, Values};
 use crate::ir::op::Op;
 
@@ -546,32 +546,22 @@ pub(super) fn passes(work: &Work<'_>, how_many: PassCount) -> Vec<Pass> {
 
 /// A sum of exponentials of what elements exceed the largest by that the run before gives.
 fn exponentials(work: &Work<'_>, before: &Pass, sum: NodeId) -> Option<Exponentials> {
-    let applied = |id: NodeId, wanted: Op| match work.graph.node(id).kind {
-        NodeKind::Apply(op) => (op == wanted).then(|| work.graph.node(id).args.as_slice()),
-        NodeKind::Input(_)
-        | NodeKind::Scalar(_)
-        | NodeKind::Literal(_)
-        | NodeKind::Coord(_)
-        | NodeKind::Extent(_)
-        | NodeKind::Cast
-        | NodeKind::Reduce(..)
-        | NodeKind::Gather(..) => None,
-    };
-    let node = work.graph.node(sum);
+    let graph = work.graph;
+    let node = graph.node(sum);
     if reduce_of(work, sum) != Reduce::Sum || node.dtype != DType::F32 {
         return None;
     }
-    let [exponent] = applied(node.args[0], Op::Exp)? else { return None };
-    let [x, most] = *applied(*exponent, Op::Sub)? else { return None };
+    let [exponent] = graph.operands_of(node.args[0], Op::Exp)? else { return None };
+    let [x, most] = *graph.operands_of(*exponent, Op::Sub)? else { return None };
     let largest = |id: NodeId| {
         let is_largest = |id| matches!(reduce_of(work, id), Reduce::Max | Reduce::MaxNum);
-        before.alone.contains(&id) && is_largest(id) && work.graph.node(id).args[0] == x
+        before.alone.contains(&id) && is_largest(id) && graph.node(id).args[0] == x
     };
     if largest(most) {
         return Some(Exponentials { x, max: most, sum, infinite: Infinite::Itself });
     }
-    let [infinite, zero, max] = *applied(most, Op::Select)? else { return None };
-    let is_zero = matches!(work.graph.node(zero).kind, NodeKind::Literal(Const::Float(0.0)));
-    let of_largest = applied(infinite, Op::IsInf)? == [max];
+    let [infinite, zero, max] = *graph.operands_of(most, Op::Select)? else { return None };
+    let is_zero = matches!(graph.literal_of(zero), Some(Const::Float(0.0)));
+    let of_largest = graph.operands_of(infinite, Op::IsInf)? == [max];
     (is_zero && of_largest && largest(max)).then_some(Exponentials { x, max, sum, infinite: Infinite::Zero })
 }

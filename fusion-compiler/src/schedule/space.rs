@@ -5,7 +5,7 @@
 
 use crate::fuse::Group;
 use crate::ir::dim::DimExpr;
-use crate::ir::graph::{Access, AxisId, AxisSet, Graph, NodeId, NodeKind};
+use crate::ir::graph::{Access, AxisId, AxisSet, Graph, NodeId};
 use crate::ir::kernel::IndexWidth;
 use crate::ir::plan::{Condition, Footprint};
 use crate::target::{TargetFacts, Vectors};
@@ -79,17 +79,8 @@ fn merged(graph: &Graph, group: &Group, axes: &[AxisId], operands: &[Operand]) -
 
 /// The axis whose coordinates a node asks for, or replaces.
 fn coordinate(graph: &Graph, id: NodeId) -> Option<AxisId> {
-    match graph.node(id).kind {
-        NodeKind::Coord(axis) => Some(axis),
-        NodeKind::Gather(axis) => Some(axis).filter(|_| graph.static_index(id).is_none()),
-        NodeKind::Input(_)
-        | NodeKind::Scalar(_)
-        | NodeKind::Literal(_)
-        | NodeKind::Extent(_)
-        | NodeKind::Apply(_)
-        | NodeKind::Cast
-        | NodeKind::Reduce(..) => None,
-    }
+    let gathered = || graph.gather_of(id).filter(|_| graph.static_index(id).is_none());
+    graph.coord_of(id).or_else(gathered)
 }
 
 fn merges(dim: &SpaceDim, axis: AxisId, asked: AxisSet, operands: &[Operand]) -> bool {

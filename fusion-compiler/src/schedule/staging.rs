@@ -231,15 +231,6 @@ pub(super) fn reduce_of(work: &Work<'_>, id: NodeId) -> Reduce {
 
 /// How a reduction combines.
 pub(super) fn reduction(node: &Node) -> Reduce {
-    match node.kind {
-        NodeKind::Reduce(reduce, _) => reduce,
-        NodeKind::Input(_)
-        | NodeKind::Scalar(_)
-        | NodeKind::Literal(_)
-        | NodeKind::Coord(_)
-        | NodeKind::Extent(_)
-        | NodeKind::Apply(_)
-        | NodeKind::Cast
-        | NodeKind::Gather(..) => unreachable!("only reductions combine"),
-    }
+    let NodeKind::Reduce(reduce, _) = node.kind else { unreachable!("only reductions combine") };
+    reduce
 }

@@ -8,6 +8,7 @@ use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::Access;
 use crate::ir::kernel::{
     Address, Builtin, Expr, IndexWidth, Kernel, Lanes, Shared, SharedId, SharedLen, Stmt, Type, Value,
+    statements,
 };
 use crate::ir::op::Op;
 
@@ -46,46 +47,18 @@ impl AddressSum {
 /// Whether a kernel holds rows that are no vectors. Of its loops, which read scales element by element, ptxas writes out four turns
 /// where addresses are two instructions, for which there are too few registers: on sm_100 some are spilt.
 pub(super) fn holds_apart(kernel: &Kernel) -> bool {
-    fn is_apart(kernel: &Kernel, stmt: &Stmt) -> bool {
-        let is_vector = |value: Value| kernel.ty(value).lanes != Lanes::ONE;
-        match stmt {
-            Stmt::Let(value, Expr::Load(at) | Expr::LoadWhere(at, _)) | Stmt::Store(at, value) => {
-                !at.aligned && is_vector(*value)
-            }
-            Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
-                body.iter().any(|stmt| is_apart(kernel, stmt))
-            }
-            Stmt::Let(..)
-            | Stmt::AllReduce(_)
-            | Stmt::StoreShared(..)
-            | Stmt::ClusterExchange(_)
-            | Stmt::Barrier(_) => false,
-        }
-    }
+    let is_apart = |(at, value): (&Address, Value)| !at.aligned && kernel.ty(value).lanes != Lanes::ONE;
     let holds = kernel.shared.iter().any(|shared| shared.len == SharedLen::AtLaunch);
-    holds && kernel.body.iter().any(|stmt| is_apart(kernel, stmt))
+    holds && statements(&kernel.body).filter_map(Stmt::access).any(is_apart)
 }
 
 /// The memory for rows, if all that is read and written of it is vectors of eight elements of four bytes.
 fn eighths(kernel: &Kernel) -> Option<SharedId> {
-    fn are_eighths(kernel: &Kernel, id: SharedId, body: &[Stmt]) -> bool {
-        body.iter().all(|stmt| match stmt {
-            Stmt::Let(value, Expr::LoadShared(of, _)) | Stmt::StoreShared(of, _, value) => {
-                *of != id || kernel.ty(*value).lanes == Lanes::Const(8)
-            }
-            Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
-                are_eighths(kernel, id, body)
-            }
-            Stmt::Let(..)
-            | Stmt::Store(..)
-            | Stmt::AllReduce(_)
-            | Stmt::ClusterExchange(_)
-            | Stmt::Barrier(_) => true,
-        })
-    }
     let of_rows = |shared: &Shared| shared.len == SharedLen::AtLaunch && shared.dtype.size() == 4;
     let id = SharedId(kernel.shared.iter().position(of_rows)? as u16);
-    are_eighths(kernel, id, &kernel.body).then_some(id)
+    let mut accesses = statements(&kernel.body).filter_map(Stmt::shared_access);
+    let are_eighths = accesses.all(|(of, _, value)| of != id || kernel.ty(value).lanes == Lanes::Const(8));
+    are_eighths.then_some(id)
 }
 
 impl Emitter<'_> {
@@ -131,17 +104,7 @@ impl Emitter<'_> {
                     (_, None | Some(_), None | Some(_)) => here(),
                 }
             }
-            Expr::Const(_)
-            | Expr::Cast(_)
-            | Expr::Bitcast(_)
-            | Expr::Splat(_)
-            | Expr::Pack(_)
-            | Expr::Lane(..)
-            | Expr::Load(_)
-            | Expr::LoadWhere(..)
-            | Expr::LoadShared(..)
-            | Expr::Shuffle(..)
-            | Expr::Builtin(_) => here(),
+            _ => here(),
         };
         self.sums.insert(value, sum);
     }

@@ -92,13 +92,7 @@ fn is_of_item(item: &[Stmt], index: Value) -> bool {
     item.iter().any(|stmt| match stmt {
         Stmt::Let(value, expr) => *value == index && !matches!(expr, Expr::Const(_)),
         Stmt::Vector { body, .. } => is_of_item(body, index),
-        Stmt::Store(..)
-        | Stmt::Loop { .. }
-        | Stmt::AllReduce(_)
-        | Stmt::StoreShared(..)
-        | Stmt::ClusterExchange(_)
-        | Stmt::Barrier(_)
-        | Stmt::If { .. } => false,
+        _ => false,
     })
 }
 

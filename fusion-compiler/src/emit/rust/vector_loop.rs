@@ -52,7 +52,7 @@ impl Emitter<'_> {
     /// keeps a second loop for runs that overlap.
     pub(super) fn vector(&self, out: &mut Writer, len: Value, body: &[Stmt], folds: &[Fold]) {
         let (lanes, uniform): (Vec<Stmt>, Vec<Stmt>) =
-            body.iter().cloned().partition(|stmt| self.is_per_lane(stmt));
+            body.iter().cloned().partition(|stmt| stmt.is_per_lane(self.kernel));
         self.body(out, &uniform);
         self.keep_constants(&lanes);
         let made: Vec<String> = folds.iter().map(|fold| tuple(&names(&fold.out))).collect();
@@ -341,36 +341,13 @@ impl Emitter<'_> {
         values.iter().map(|value| scalar(self.kernel.ty(*value).dtype)).collect()
     }
 
-    fn is_per_lane(&self, stmt: &Stmt) -> bool {
-        match stmt {
-            Stmt::Let(value, _) => self.kernel.ty(*value).lanes == Lanes::Loop,
-            Stmt::Store(..) | Stmt::StoreShared(..) => true,
-            Stmt::Loop { .. }
-            | Stmt::Vector { .. }
-            | Stmt::AllReduce(_)
-            | Stmt::ClusterExchange(_)
-            | Stmt::Barrier(_)
-            | Stmt::If { .. } => {
-                unreachable!("a vector loop holds no other statements")
-            }
-        }
-    }
-
     fn streams(&self, lanes: &[Stmt]) -> Vec<Stream> {
         let mut streams: Vec<Stream> = Vec::new();
         for stmt in lanes {
-            let stream = match stmt {
-                Stmt::Let(_, Expr::Load(at)) | Stmt::Store(at, _) => self.stream(at),
-                Stmt::Let(_, Expr::LoadShared(id, index)) | Stmt::StoreShared(id, index, _) => {
-                    Some(staged(*id, *index))
-                }
-                Stmt::Let(..)
-                | Stmt::Loop { .. }
-                | Stmt::Vector { .. }
-                | Stmt::AllReduce(_)
-                | Stmt::ClusterExchange(_)
-                | Stmt::Barrier(_)
-                | Stmt::If { .. } => continue,
+            let stream = if let Stmt::Let(_, Expr::Load(at)) | Stmt::Store(at, _) = stmt {
+                self.stream(at)
+            } else {
+                stmt.shared_access().map(|(id, index, _)| staged(id, index))
             };
             if let Some(stream) = stream
                 && !streams.contains(&stream)
@@ -421,14 +398,7 @@ impl Emitter<'_> {
                     self.inline_values.operand(*value)
                 ));
             }
-            Stmt::Loop { .. }
-            | Stmt::Vector { .. }
-            | Stmt::AllReduce(_)
-            | Stmt::ClusterExchange(_)
-            | Stmt::Barrier(_)
-            | Stmt::If { .. } => {
-                unreachable!("a vector loop holds no other statements")
-            }
+            _ => unreachable!("a vector loop holds no other statements"),
         }
     }
 
@@ -447,15 +417,7 @@ fn asks_for_lanes(kernel: &Kernel, lanes: &[Stmt]) -> bool {
     lanes.iter().any(|stmt| match stmt {
         Stmt::Let(_, Expr::Builtin(Builtin::LaneIndex)) => true,
         Stmt::Let(value, Expr::LoadWhere(at, _)) => super::is_from(kernel, kernel.ty(*value), at),
-        Stmt::Let(..)
-        | Stmt::Store(..)
-        | Stmt::StoreShared(..)
-        | Stmt::ClusterExchange(_)
-        | Stmt::Loop { .. }
-        | Stmt::Vector { .. }
-        | Stmt::AllReduce(_)
-        | Stmt::Barrier(_)
-        | Stmt::If { .. } => false,
+        _ => false,
     })
 }
 

@@ -7,7 +7,7 @@ use std::fmt::{self, Display};
 use super::{Emitter, Part, is_wide, lanes};
 use crate::emit::{Writer, text};
 use crate::ir::dtype::DType;
-use crate::ir::kernel::{Address, BufferId, Kernel, Stmt, Value};
+use crate::ir::kernel::{Address, BufferId, Kernel, Stmt, Value, statements};
 
 /// Whether several elements share a word.
 pub(super) fn is_narrow(dtype: DType) -> bool {
@@ -17,27 +17,14 @@ pub(super) fn is_narrow(dtype: DType) -> bool {
 /// The buffers that not only whole words are written to.
 pub(super) fn shared_words(kernel: &Kernel) -> Vec<bool> {
     let mut shared = vec![false; kernel.buffers.len()];
-    mark(kernel, &kernel.body, &mut shared);
-    shared
-}
-
-fn mark(kernel: &Kernel, body: &[Stmt], shared: &mut [bool]) {
-    for stmt in body {
-        match stmt {
-            Stmt::Store(at, value) if is_narrow(kernel.buffer(at.buffer).dtype) => {
-                shared[usize::from(at.buffer.0)] |= !is_wide(kernel, kernel.ty(*value), at, 1);
-            }
-            Stmt::Let(..)
-            | Stmt::Store(..)
-            | Stmt::StoreShared(..)
-            | Stmt::ClusterExchange(_)
-            | Stmt::Barrier(_)
-            | Stmt::AllReduce(_) => {}
-            Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
-                mark(kernel, body, shared);
-            }
+    for stmt in statements(&kernel.body) {
+        if let Stmt::Store(at, value) = stmt
+            && is_narrow(kernel.buffer(at.buffer).dtype)
+        {
+            shared[usize::from(at.buffer.0)] |= !is_wide(kernel, kernel.ty(*value), at, 1);
         }
     }
+    shared
 }
 
 /// How elements lie in words.

@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 use smallvec::SmallVec;
 
 use super::{Emitter, Listed, Part, Plus, TypeName, Writer, lanes, scalar};
-use crate::ir::kernel::{Expr, Kernel, Lanes, SharedId, SharedLen, Stmt, Type, Value};
+use crate::ir::kernel::{Kernel, Lanes, SharedId, SharedLen, Stmt, Type, Value, statements};
 
 /// Elements of the vectors that memory is an array of.
 const WIDE: u8 = 4;
@@ -13,26 +13,10 @@ const WIDE: u8 = 4;
 /// Which memory is an array of vectors.
 pub(super) fn wide(kernel: &Kernel) -> Vec<bool> {
     let mut wide = vec![true; kernel.shared.len()];
-    mark(kernel, &kernel.body, &mut wide);
-    wide
-}
-
-fn mark(kernel: &Kernel, body: &[Stmt], wide: &mut [bool]) {
-    for stmt in body {
-        let (id, value) = match stmt {
-            Stmt::Let(value, Expr::LoadShared(id, _)) | Stmt::StoreShared(id, _, value) => (id, value),
-            Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
-                mark(kernel, body, wide);
-                continue;
-            }
-            Stmt::Let(..)
-            | Stmt::Store(..)
-            | Stmt::ClusterExchange(_)
-            | Stmt::Barrier(_)
-            | Stmt::AllReduce(_) => continue,
-        };
-        wide[usize::from(id.0)] &= lanes(kernel.ty(*value)) == WIDE;
+    for (id, _, value) in statements(&kernel.body).filter_map(Stmt::shared_access) {
+        wide[usize::from(id.0)] &= lanes(kernel.ty(value)) == WIDE;
     }
+    wide
 }
 
 impl Emitter<'_> {

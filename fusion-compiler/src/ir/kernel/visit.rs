@@ -1,8 +1,8 @@
-//! Visits of the operands, bodies and definitions of statements and expressions.
+//! Visits of the operands, bodies, accesses and definitions of statements and expressions.
 
 use smallvec::{SmallVec, smallvec};
 
-use super::{ClusterExchange, Expr, Fold, Shuffle, Stmt, Value, Values};
+use super::{Address, ClusterExchange, Expr, Fold, Kernel, Lanes, SharedId, Shuffle, Stmt, Value, Values};
 
 /// Defines visitors for shared and for mutable references.
 macro_rules! visits {
@@ -97,7 +97,58 @@ macro_rules! visits {
 visits!(for_each_operand, for_each_body, iter);
 visits!(for_each_operand_mut, for_each_body_mut, iter_mut, mut);
 
+/// Iterates over statements, each before those of its body. The bodies of folds are left out.
+pub fn statements(body: &[Stmt]) -> impl Iterator<Item = &Stmt> {
+    let mut open = vec![body.iter()];
+    std::iter::from_fn(move || {
+        loop {
+            if let Some(stmt) = open.last_mut()?.next() {
+                open.push(stmt.body().iter());
+                return Some(stmt);
+            }
+            open.pop();
+        }
+    })
+}
+
 impl Stmt {
+    /// Returns the statements of a loop, a vector loop or a conditional; none for other statements.
+    pub fn body(&self) -> &[Stmt] {
+        if let Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } = self {
+            body
+        } else {
+            &[]
+        }
+    }
+
+    /// Returns the address in a buffer that the statement reads or writes, with the value read or written.
+    pub fn access(&self) -> Option<(&Address, Value)> {
+        if let Stmt::Let(value, Expr::Load(at) | Expr::LoadWhere(at, _)) | Stmt::Store(at, value) = self {
+            Some((at, *value))
+        } else {
+            None
+        }
+    }
+
+    /// Returns the array in shared memory that the statement reads or writes, with the index and the value
+    /// read or written.
+    pub fn shared_access(&self) -> Option<(SharedId, Value, Value)> {
+        if let Stmt::Let(value, Expr::LoadShared(id, index)) | Stmt::StoreShared(id, index, value) = self {
+            Some((*id, *index, *value))
+        } else {
+            None
+        }
+    }
+
+    /// Returns true if a statement of a vector loop runs for each lane, instead of once for all lanes.
+    pub fn is_per_lane(&self, kernel: &Kernel) -> bool {
+        match self {
+            Stmt::Let(value, _) => kernel.ty(*value).lanes == Lanes::Loop,
+            Stmt::Store(..) | Stmt::StoreShared(..) => true,
+            _ => unreachable!("a vector loop holds no other statements"),
+        }
+    }
+
     /// Returns the values that the statement defines for the statements after it.
     pub fn made(&self) -> Values {
         match self {

@@ -80,12 +80,8 @@ fn maker(kernel: &mut Kernel, value: Value) -> &mut Expr {
 fn find(body: &mut [Stmt], value: Value) -> Option<&mut Expr> {
     body.iter_mut().find_map(|stmt| match stmt {
         Stmt::Let(made, expr) => (*made == value).then_some(expr),
-        Stmt::Store(..)
-        | Stmt::StoreShared(..)
-        | Stmt::ClusterExchange(_)
-        | Stmt::Barrier(_)
-        | Stmt::AllReduce(_) => None,
         Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => find(body, value),
+        _ => None,
     })
 }
 

@@ -7,7 +7,7 @@
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet};
-use crate::ir::kernel::{BufferId, Expr, Kernel, LoopKind, Stmt, Value};
+use crate::ir::kernel::{BufferId, Expr, Kernel, LoopKind, Stmt, Value, statements};
 use crate::ir::plan::{BufferArg, Slot};
 use crate::plan::assemble::{collect_terms, traffic};
 use crate::schedule::{Schedule, Scratch, UnstagedTail, Work, chosen};
@@ -46,7 +46,8 @@ pub(crate) fn bytes(
         let rest = most(&|end| !is_staged(end));
         let times = if unstaged_tail.is_some() { most(&is_staged) } else { rest };
         let times = if cached { times.min(1) } else { times };
-        let written = ids().any(|id| is_written(&kernel.body, id));
+        let written = statements(&kernel.body)
+            .any(|stmt| matches!(stmt, Stmt::Store(at, _) if ids().any(|id| id == at.buffer)));
         if let Some(scratch) = scratch_of(work, scratch, slot) {
             let all = (times + usize::from(written)) * scratch.dtype.size();
             passed_on.push(scratch.len.clone() * DimExpr::constant(all as i64));
@@ -141,27 +142,8 @@ impl Times {
                 }
                 Stmt::Vector { body, .. } => self.loops += times_read(body, buffer, counts),
                 Stmt::If { body, .. } => self.add(body, buffer, counts),
-                Stmt::Let(..)
-                | Stmt::Store(..)
-                | Stmt::AllReduce(_)
-                | Stmt::StoreShared(..)
-                | Stmt::ClusterExchange(_)
-                | Stmt::Barrier(_) => {}
+                _ => {}
             }
         }
     }
-}
-
-fn is_written(stmts: &[Stmt], buffer: BufferId) -> bool {
-    stmts.iter().any(|stmt| match stmt {
-        Stmt::Store(at, _) => at.buffer == buffer,
-        Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
-            is_written(body, buffer)
-        }
-        Stmt::Let(..)
-        | Stmt::AllReduce(_)
-        | Stmt::StoreShared(..)
-        | Stmt::ClusterExchange(_)
-        | Stmt::Barrier(_) => false,
-    })
 }

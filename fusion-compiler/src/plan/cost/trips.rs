@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::Const;
-use crate::ir::kernel::{Expr, Kernel, LoopKind, Stmt, UniformArg, Value};
+use crate::ir::kernel::{Expr, Kernel, LoopKind, Stmt, UniformArg, Value, statements};
 use crate::ir::op::Op;
 
 /// Largest number of trips for a reduction over a team. A team of 256 threads has 64 subgroups of four, the
@@ -23,7 +23,13 @@ const TRIPS_OF_TEAM: i64 = 71;
 pub(crate) fn trips(kernel: &Kernel) -> Option<DimExpr> {
     let (made, starts, known) = (FxHashMap::default(), FxHashMap::default(), RefCell::default());
     let mut loops = Loops { kernel, made, starts, known };
-    loops.collect(&kernel.body);
+    for stmt in statements(&kernel.body) {
+        if let Stmt::Let(value, expr) = stmt {
+            loops.made.insert(*value, expr);
+        } else if let Stmt::Loop { var, start, .. } = stmt {
+            loops.starts.insert(*var, *start);
+        }
+    }
     loops.trips(&kernel.body)
 }
 
@@ -37,27 +43,7 @@ struct Loops<'k> {
     known: RefCell<FxHashMap<Value, Option<DimExpr>>>,
 }
 
-impl<'k> Loops<'k> {
-    fn collect(&mut self, stmts: &'k [Stmt]) {
-        for stmt in stmts {
-            match stmt {
-                Stmt::Let(value, expr) => {
-                    self.made.insert(*value, expr);
-                }
-                Stmt::Loop { var, start, body, .. } => {
-                    self.starts.insert(*var, *start);
-                    self.collect(body);
-                }
-                Stmt::Vector { body, .. } | Stmt::If { body, .. } => self.collect(body),
-                Stmt::Store(..)
-                | Stmt::AllReduce(_)
-                | Stmt::StoreShared(..)
-                | Stmt::ClusterExchange(_)
-                | Stmt::Barrier(_) => {}
-            }
-        }
-    }
-
+impl Loops<'_> {
     fn trips(&self, stmts: &[Stmt]) -> Option<DimExpr> {
         let mut sum = DimExpr::constant(0);
         for stmt in stmts {
@@ -85,15 +71,8 @@ impl<'k> Loops<'k> {
                 }
                 Some(distance.ceil_div(self.least(*step)) * each + all)
             }
-            Stmt::Loop { kind: LoopKind::Grid | LoopKind::Team | LoopKind::Remainder, body, .. }
-            | Stmt::If { body, .. }
-            | Stmt::Vector { body, .. } => self.trips(body),
             Stmt::AllReduce(_) => Some(DimExpr::constant(TRIPS_OF_TEAM)),
-            Stmt::Let(..)
-            | Stmt::Store(..)
-            | Stmt::StoreShared(..)
-            | Stmt::ClusterExchange(_)
-            | Stmt::Barrier(_) => Some(DimExpr::constant(0)),
+            stmt => self.trips(stmt.body()),
         }
     }
 

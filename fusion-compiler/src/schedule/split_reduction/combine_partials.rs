@@ -192,27 +192,13 @@ fn combined<const N: usize>(graph: &Graph, id: NodeId, how: Reduce) -> Option<(A
 
 /// The same of any type.
 fn reduced<const N: usize>(graph: &Graph, id: NodeId, how: Reduce) -> Option<(AxisSet, [NodeId; N])> {
-    let node = graph.node(id);
-    match node.kind {
-        NodeKind::Reduce(reduce, axes) if reduce == how => {
-            Some((axes, node.args.as_slice().try_into().ok()?))
-        }
-        NodeKind::Reduce(..)
-        | NodeKind::Input(_)
-        | NodeKind::Scalar(_)
-        | NodeKind::Literal(_)
-        | NodeKind::Coord(_)
-        | NodeKind::Extent(_)
-        | NodeKind::Apply(_)
-        | NodeKind::Cast
-        | NodeKind::Gather(..) => None,
-    }
+    graph.reduce_of(id).filter(|reduce| *reduce == how)?;
+    Some((graph.reduced_axes(id), graph.node(id).args.as_slice().try_into().ok()?))
 }
 
 /// The operands of an operation, if it is this one.
 fn operands<const N: usize>(graph: &Graph, id: NodeId, op: Op) -> Option<[NodeId; N]> {
-    let node = graph.node(id);
-    if node.kind == NodeKind::Apply(op) { node.args.as_slice().try_into().ok() } else { None }
+    graph.operands_of(id, op)?.try_into().ok()
 }
 
 /// Whether a number is that of the elements along these axes.
@@ -225,14 +211,7 @@ fn is_count(graph: &Graph, group: &Group, id: NodeId, axes: AxisSet) -> bool {
     match &graph.node(id).kind {
         NodeKind::Extent(extent) => counts.contains(extent),
         NodeKind::Literal(Const::Float(x)) => counts[0].as_const().is_some_and(|count| count as f64 == *x),
-        NodeKind::Literal(Const::Int(_) | Const::Bool(_))
-        | NodeKind::Input(_)
-        | NodeKind::Scalar(_)
-        | NodeKind::Coord(_)
-        | NodeKind::Apply(_)
-        | NodeKind::Cast
-        | NodeKind::Reduce(..)
-        | NodeKind::Gather(..) => false,
+        _ => false,
     }
 }
 

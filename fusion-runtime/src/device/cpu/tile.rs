@@ -230,18 +230,7 @@ impl Interpreter<'_, '_> {
 
     fn vector(&mut self, len: Value, body: &[Stmt], folds: &[Fold]) {
         let kernel = self.kernel;
-        let per_lane = |stmt: &&Stmt| match stmt {
-            Stmt::Let(value, _) => kernel.ty(*value).lanes == Lanes::Loop,
-            Stmt::Store(..) | Stmt::StoreShared(..) => true,
-            Stmt::Loop { .. }
-            | Stmt::Vector { .. }
-            | Stmt::AllReduce(_)
-            | Stmt::ClusterExchange(_)
-            | Stmt::Barrier(_)
-            | Stmt::If { .. } => {
-                unreachable!("a vector loop holds no other statements")
-            }
-        };
+        let per_lane = |stmt: &&Stmt| stmt.is_per_lane(kernel);
         body.iter().filter(|stmt| !per_lane(stmt)).for_each(|stmt| self.simple(stmt, ONE));
         let len = self.index(len);
         folds.iter().for_each(|fold| self.widen_captured(fold));
@@ -396,14 +385,7 @@ impl Interpreter<'_, '_> {
                 let first = self.index(*index) + tile.first;
                 self.rows[usize::from(id.0)].replace(first, &self.columns[value.0 as usize]);
             }
-            Stmt::Loop { .. }
-            | Stmt::Vector { .. }
-            | Stmt::AllReduce(_)
-            | Stmt::ClusterExchange(_)
-            | Stmt::Barrier(_)
-            | Stmt::If { .. } => {
-                unreachable!("these are not simple")
-            }
+            _ => unreachable!("these are not simple"),
         }
     }
 

@@ -135,12 +135,7 @@ fn fold_of(stmt: &mut Stmt) -> Option<&mut Fold> {
         Stmt::Loop { body, .. } => body.iter_mut().find_map(fold_of),
         Stmt::Vector { folds, .. } => folds.first_mut(),
         Stmt::AllReduce(fold) => Some(fold),
-        Stmt::Let(..)
-        | Stmt::Store(..)
-        | Stmt::StoreShared(..)
-        | Stmt::ClusterExchange(_)
-        | Stmt::Barrier(_)
-        | Stmt::If { .. } => None,
+        _ => None,
     }
 }
 
