@@ -115,7 +115,7 @@ pub enum Error {
         extent: i64,
         /// Number of groups.
         groups: String,
-        /// Nearby extents that pass the check, as the end of the sentence; empty if there are none.
+        /// Numbers of groups, and nearby extents, that pass the check, as the end of the sentence.
         fits: Box<str>,
     },
     /// `at` selects an element beyond the dim.

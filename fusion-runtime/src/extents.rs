@@ -40,10 +40,46 @@ fn check_product(plan: &Plan, product: &Product, symbols: &[i64]) -> Result<()> 
         let (parts, extents) = (names.join(", "), extents.join(" × ").into());
         return Err(Error::Split { function, dim, extent, parts, extents, fits });
     };
-    let named = parts.iter().filter(|part| !part.name.is_empty());
-    let groups: Vec<String> = named.map(|part| with_value(&part.name, part_of(part, symbols))).collect();
-    let (by, groups, extent) = (Box::from(&**library), groups.join(" × "), extent as i64);
-    Err(Error::Groups { function, by, dim, extent, groups, fits })
+    let named: Vec<&Dim> = parts.iter().filter(|part| !part.name.is_empty()).collect();
+    let groups = named.iter().map(|part| with_value(&part.name, part_of(part, symbols)));
+    let groups = groups.collect::<Vec<_>>().join(" × ");
+    let symbol = match named[..] {
+        [one] => one.extent.as_sym().map(usize::from),
+        _ => None,
+    };
+    let counts = group_counts(plan, symbols, extent, symbol);
+    // A caller who passes the number of groups changes that number, not the tensor.
+    let fits = if symbol.is_some() { counts } else { counts + &fits };
+    let (by, extent) = (Box::from(&**library), extent as i64);
+    Err(Error::Groups { function, by, dim, extent, groups, fits: fits.into() })
+}
+
+/// Maximum number of group counts in a message.
+const COUNTS: usize = 12;
+
+/// Returns the numbers of groups that divide an extent, as the end of a sentence. A number that calls pass, which
+/// is `symbol`, passes all checks too. The text is empty if there is no such number.
+fn group_counts(plan: &Plan, symbols: &[i64], extent: usize, symbol: Option<usize>) -> String {
+    if extent == 0 {
+        return String::from(", and of no elements there is any number of them from 1");
+    }
+    let mut other = symbols.to_vec();
+    let is_fit = |count: &usize| {
+        let Some(symbol) = symbol else { return true };
+        other[symbol] = *count as i64;
+        passes(plan, &other)
+    };
+    let counts = (1..=extent.min(1 << 16)).filter(|count| extent.is_multiple_of(*count)).filter(is_fit);
+    let mut counts = counts.map(|count| count.to_string());
+    let mut shown: Vec<String> = counts.by_ref().take(COUNTS).collect();
+    let more = counts.next().is_some() || extent > 1 << 16;
+    let list = match shown.pop() {
+        None => return String::new(),
+        Some(last) if more => format!("{}, …", [shown, vec![last]].concat().join(", ")),
+        Some(last) if shown.is_empty() => last,
+        Some(last) => format!("{} or {last}", shown.join(", ")),
+    };
+    format!(", so take {list} of them")
 }
 
 /// Returns the extent of a part, if it has one. A derived part has none if another part is 0.
@@ -167,8 +203,7 @@ fn fits(plan: &Plan, symbols: &[i64], whole: &Dim, parts: &[Dim]) -> Box<str> {
     let mut other = symbols.to_vec();
     let mut passes = |extent: &i64| {
         other[symbol] = *extent;
-        plan.products.iter().all(|product| is_product(product, &other))
-            && plan.sums.iter().all(|sum| extents_pass(sum, &other))
+        passes(plan, &other)
     };
     let below = (is.saturating_sub(FAR).max(1)..is).rev().find(&mut passes);
     let above = (is + 1..is.saturating_add(FAR)).find(&mut passes);
@@ -177,6 +212,12 @@ fn fits(plan: &Plan, symbols: &[i64], whole: &Dim, parts: &[Dim]) -> Box<str> {
         (Some(one), None) | (None, Some(one)) => format!("; `{name}` of {one} would fit").into(),
         (None, None) => Box::default(),
     }
+}
+
+/// Returns true if all checks pass for these extents.
+fn passes(plan: &Plan, symbols: &[i64]) -> bool {
+    plan.products.iter().all(|product| is_product(product, symbols))
+        && plan.sums.iter().all(|sum| extents_pass(sum, symbols))
 }
 
 fn extents_pass(sum: &Sum, symbols: &[i64]) -> bool {

@@ -17,6 +17,9 @@ fusion::fuse! {
     pub fn grouped(x: f32[N, C]) -> f32[N, C] { group_norm(x, C, 4) }
     pub fn grouped_along(x: f32[N, C, H]) -> f32[N, C, H] { group_norm(x, C, 4, H) }
     pub fn grouped_by(x: f32[N, C], Groups: dim) -> f32[N, C] { group_norm(x, C, Groups) }
+    pub fn grouped_and_split(x: f32[N, C], Groups: dim) -> f32[N, C] {
+        group_norm(x, C, Groups) + sum(split(index(Groups) as f32, Groups -> (2, Half)), (2, Half))
+    }
     pub fn flipped(x: f32[N, D]) -> f32[N, D] { flip(x, D) + x }
     pub fn rolled(x: f32[N, D], by: i32) -> f32[N, D] { roll(x, D, by) + x }
     pub fn picked(x: f32[N, D], ids: i32[M]) -> f32[N, M] { take(x, D, ids) }
@@ -103,17 +106,35 @@ fn parts_of_dims() -> Result<()> {
 fn groups() -> Result<()> {
     let expect = |function: &str, groups: &str, fits: &str| {
         format!(
-            "`{function}`: `group_norm` makes {groups} groups of `C`, which has 6 elements: groups have equally many; \
-             {fits} would fit"
+            "`{function}`: `group_norm` makes {groups} groups of `C`, which has 6 elements: groups have equally many, \
+             so take {fits}"
         )
     };
-    refused(grouped(&zeros([2, 6])?), &expect("grouped", "4", "`C` of 4 or 8"));
-    refused(grouped_along(&zeros([2, 6, 3])?), &expect("grouped_along", "4", "`C` of 4 or 8"));
-    refused(grouped_by(&zeros([2, 6])?, 4), &expect("grouped_by", "`Groups` = 4", "`C` of 4 or 8"));
-    assert_eq!(*grouped_by(&zeros([2, 6])?, 3)?.shape(), [2, 6]);
+    let counts = "1, 2, 3 or 6 of them";
+    let fits = format!("{counts}; `C` of 4 or 8 would fit");
+    refused(grouped(&zeros([2, 6])?), &expect("grouped", "4", &fits));
+    refused(grouped_along(&zeros([2, 6, 3])?), &expect("grouped_along", "4", &fits));
+    // The number that the caller passes is the one to change.
+    for groups in [0, 4, 7] {
+        let passed = expect("grouped_by", &format!("`Groups` = {groups}"), counts);
+        refused(grouped_by(&zeros([2, 6])?, groups), &passed);
+    }
+    for groups in [1, 2, 3, 6] {
+        assert_eq!(*grouped_by(&zeros([2, 6])?, groups)?.shape(), [2, 6]);
+    }
+    // Other parts of the function need two groups or six of them.
     refused(
-        grouped_by(&zeros([2, 6])?, 0),
-        "`grouped_by`: `group_norm` makes `Groups` = 0 groups of `C`, which has 6 elements: groups have equally many",
+        grouped_and_split(&zeros([2, 6])?, 4),
+        &expect("grouped_and_split", "`Groups` = 4", "2 or 6 of them"),
+    );
+    let many = grouped_by(&zeros([1, 720])?, 7).expect_err("720 / 7 is no whole number").to_string();
+    assert!(many.ends_with("so take 1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, … of them"), "{many}");
+    let huge = grouped_by(&zeros([0, 1 << 20])?, 3).expect_err("3 is odd").to_string();
+    assert!(huge.ends_with("512, 1024, 2048, … of them"), "{huge}");
+    refused(
+        grouped_by(&zeros([2, 0])?, 0),
+        "`grouped_by`: `group_norm` makes `Groups` = 0 groups of `C`, which has 0 elements: groups have equally many, \
+         and of no elements there is any number of them from 1",
     );
     Ok(())
 }
