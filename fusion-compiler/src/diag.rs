@@ -341,6 +341,7 @@ catalogue! {
     split_twice(dim) = "`{dim}` stands for other dims already: a dim is split one way in a function, so rename it for another way, as in `split(rename(x, {dim} -> Other), Other -> (Outer, 2))`";
     groups_twice(function, dim) = "`{function}` splits `{dim}`, which stands for other dims already: a dim is split one way in a function, so rename it for another way, as in `{function}(rename(x, {dim} -> Other), Other, 2)`";
     groups_number(function, dim) = "`{function}` takes how many groups of `{dim}` there are as a whole number from 1 that is written in the source, or as a dim, like `G: dim`";
+    empty_part(function) = "`{function}` makes dims of 1 element or more, and this one has 0: write a number from 1";
     split_extents(dim, whole, parts) = "`{dim}` has {whole} elements, and the dims that stand for it {parts}: choose some whose extents multiply to {whole}";
     groups_extent(function, groups, dim, extent, divisors) = "`{function}` makes {groups} groups of `{dim}`, which has {extent} elements: groups have equally many, so take {divisors} of them";
     split_beside(whole, part) = "this value has `{whole}` and `{part}`, a part of it: split all of its operands, or merge them";
@@ -388,6 +389,8 @@ catalogue! {
     bits_of_float(is) = "`^` takes integers or `bool`, this is {is}: a power is `pow(x, y)`";
     wants_number(what, is) = "`{what}` takes numbers, this is {is}: `… as i32` and `… as f32` make numbers of it";
     wants_bool(what, is) = "`{what}` takes `bool`, this is {is}: compare it, like `x != 0`";
+    wants_truths(function, is) = "`{function}` takes `bool`, this is {is}: compare it, as in `{function}(x != 0)`";
+    wants_mask(is) = "`select` takes a `bool` first, this is {is}: compare it, like `x != 0`; the elements at one position along a dim are `at(x, C, 0)`";
     no_order() = "`bool` values have no order: only `==` and `!=` compare them";
     tuple_value() = "this is several values: take them apart with `let (a, b) = …;`";
     not_a_tuple(count) = "this is one value, no tuple of {count}: a pattern that is one name, like `let y = …`, takes it";

@@ -189,7 +189,7 @@ fn operation(b: &mut Builder<'_>, env: &mut Env, at: At, op: Op, args: &[Arg]) -
     let (then, left) = values.remove(0);
     match (dtype_of(b, &test), test) {
         (Some(DType::Bool), Value::Node(id)) => expr::pick(b, at, id, [then, other], [left, right]),
-        (Some(dtype), _) => b.error(condition.at, diag::wants_bool(info.name, dtype)),
+        (Some(dtype), _) => b.error(condition.at, diag::wants_mask(dtype)),
         (None, _) => Value::Unknown,
     }
 }
@@ -343,7 +343,7 @@ fn arguments<'a>(
     if let Some(missing) = callee.params.iter().zip(&given).position(lacking) {
         let param = &callee.params[missing];
         let message = if matches!(param.kind, ParamKind::Dim) {
-            diag::wants_dim(name, &param.name.text, "N")
+            diag::wants_dim(name, &param.name.text, last_dim(b, env, args))
         } else if args.iter().any(|arg| arg.name.is_some()) {
             diag::missing_argument(name, &param.name.text)
         } else {
@@ -359,6 +359,16 @@ fn arguments<'a>(
         return None;
     }
     bind(b, env, (callee, origin, at), &given)
+}
+
+/// Returns the last dim of the first argument, if it is a value with a name, else `N`.
+fn last_dim(b: &Builder<'_>, env: &Env, args: &[Arg]) -> String {
+    let value = args.first().and_then(|arg| match &arg.value.kind {
+        ExprKind::Name(name) => env.var(name),
+        _ => None,
+    });
+    let order = value.map(|var| order::of_all(b, [&var.value].into_iter())).unwrap_or_default();
+    order.last().map_or_else(|| String::from("N"), |&axis| b.graph.axis(axis).name.clone())
 }
 
 fn bind<'a>(

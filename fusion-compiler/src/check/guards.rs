@@ -17,6 +17,7 @@ pub(super) fn guard(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args
         "alike" => alike(b, env, at, args),
         "classes" => classes(b, env, at, args),
         "number" => number(b, env, at, args),
+        "truths" => truths(b, env, at, args),
         "weights" => weights(b, env, at, args),
         _ => return None,
     })
@@ -52,6 +53,17 @@ fn classes(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> Value {
     }
     let (axes, span) = (b.graph.node(id).axes, b.place(at));
     known(b.push(Node { kind: NodeKind::Cast, args: vec![id], dtype: DType::I32, axes, span }))
+}
+
+/// Evaluates `truths(x)`: returns `x` after checking that it is `bool`.
+fn truths(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> Value {
+    let [arg] = args else { unreachable!("the library has no mistakes") };
+    let value = single(b, env, &arg.value);
+    match dtype_of(b, &value) {
+        Some(DType::Bool) => value,
+        Some(dtype) => b.error(at, diag::wants_truths(b.called(""), dtype)),
+        None => Value::Unknown,
+    }
 }
 
 /// Evaluates `weights(w, V, logits)`: returns `w` after checking that it has the dim `V` alone, and a dtype

@@ -102,6 +102,7 @@ fn axes(b: &mut Builder<'_>, env: &mut Env, way: Regrouping, one: &Expr, several
     };
     let names: Vec<Expr> =
         names.iter().map(|part| number(b, env, part).unwrap_or_else(|| part.clone())).collect();
+    has_elements(b, env, (way, one), &names)?;
     as_before(b, env, one, &names);
     for part in &names {
         sized(b, env, part)?;
@@ -160,6 +161,26 @@ fn axes(b: &mut Builder<'_>, env: &mut Env, way: Regrouping, one: &Expr, several
     let whole = axes.remove(0);
     let library = library(b, several, &axes);
     Some(Split { whole, parts: axes, library })
+}
+
+/// Checks that no part has 0 elements. The message for a whole of known extent lists the numbers that divide it,
+/// so it is left to the check of the extents.
+fn has_elements(
+    b: &mut Builder<'_>,
+    env: &Env,
+    (way, whole): (Regrouping, &Expr),
+    parts: &[Expr],
+) -> Option<()> {
+    let is_empty = |part: &&Expr| matches!(part.kind, ExprKind::Sized(_, 0) | ExprKind::Int(0, None));
+    let Some(empty) = parts.iter().find(is_empty) else { return Some(()) };
+    let whole = word(whole).and_then(|word| env.axis(&word)).filter(|_| b.in_std());
+    let message = match whole.map(|whole| b.graph.axis(whole)) {
+        Some(whole) if whole.extent.as_const().is_some() => return Some(()),
+        Some(whole) => diag::groups_number(b.called(way.name()), &whole.name),
+        None => diag::empty_part(way.name()),
+    };
+    b.error(empty.at, message);
+    None
 }
 
 /// Returns the library function whose body splits a dim, with the parts that only its body names.

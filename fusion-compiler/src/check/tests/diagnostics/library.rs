@@ -44,7 +44,7 @@ fn arguments_of_the_library() {
         "pub fn f(x: f32[N, C], g: i32) -> f32[N, C] { group_norm(x, C, g, N) }",
         &[GROUPS, "note: in this call of `group_norm`"],
     );
-    for given in ["-2", "4.0", "C / 2"] {
+    for given in ["0", "-2", "4.0", "C / 2"] {
         refused(
             &format!("pub fn f(x: f32[N, C]) -> f32[N, C] {{ group_norm(x, C, {given}, N) }}"),
             &[GROUPS, "note: in this call of `group_norm`"],
@@ -70,6 +70,60 @@ fn arguments_of_the_library() {
             ],
         );
     }
+}
+
+/// Parts of a dim have elements.
+#[test]
+fn parts_of_no_elements() {
+    let empty = "`split` makes dims of 1 element or more, and this one has 0: write a number from 1";
+    refused("pub fn f(x: f32[N, C]) -> f32[N, G] { sum(split(x, C -> (0, G)), G) }", &[empty]);
+    let template = "fn parts(x, C: dim, K) { sum(split(x, C -> (K, R)), R) }";
+    refused(
+        &format!("{template} pub fn f(x: f32[N, C]) -> f32[N] {{ parts(x, C, 0) }}"),
+        &[empty, "note: at `K` in `parts`, as it is called here"],
+    );
+    let merged = empty.replace("split", "merge");
+    refused("pub fn f(x: f32[N, C]) -> f32[M] { merge(x, (N, 0) -> M) }", &[&merged]);
+}
+
+/// Questions about truth values name the function that the user calls.
+#[test]
+fn truths_are_bool() {
+    for function in ["any", "all"] {
+        for dtype in ["f32", "f16", "i32", "u8"] {
+            refused(
+                &format!("pub fn f(x: {dtype}[N, D]) -> bool[N] {{ {function}(x, D) }}"),
+                &[
+                    &format!(
+                        "`{function}` takes `bool`, this is {dtype}: compare it, as in `{function}(x != 0)`"
+                    ),
+                    &format!("note: in this call of `{function}`"),
+                ],
+            );
+            let mended = format!("pub fn f(x: {dtype}[N, D]) -> bool[] {{ {function}(x != 0) }}");
+            assert!(text(&mended).is_ok(), "{mended}: {:?}", text(&mended));
+        }
+    }
+    let select = "`select` takes a `bool` first, this is f32: compare it, like `x != 0`; \
+                  the elements at one position along a dim are `at(x, C, 0)`";
+    for call in ["select(x, D, 0)", "select(x, 1, 0)"] {
+        refused(&format!("pub fn f(x: f32[N, D]) -> f32[N] {{ {call} }}"), &[select]);
+    }
+}
+
+/// A dim that is left out is suggested by the name that the value has last.
+#[test]
+fn dims_that_are_left_out() {
+    for (call, function) in [("layer_norm(x)", "layer_norm"), ("x.softmax()", "softmax")] {
+        refused(
+            &format!("pub fn f(x: f32[N, Width]) -> f32[N, Width] {{ {call} }}"),
+            &[&format!("the parameter `D` of `{function}` is a dim: pass the name of a dim, like `Width`")],
+        );
+    }
+    refused(
+        "pub fn f(x: f32[Rows, D]) -> f32[Rows, D] { softmax(2.0 * x) }",
+        &["the parameter `D` of `softmax` is a dim: pass the name of a dim, like `N`"],
+    );
 }
 
 const GROUPS: &str = "`group_norm` takes how many groups of `C` there are as a whole number from 1 \
