@@ -287,8 +287,12 @@ fn sentences_begin_with_their_subject() {
 const MESSAGES: [&str; 4] = ["fusion-compiler/src", "fusion-runtime/src", "fusion-macros/src", "src/"];
 
 /// Files whose literals are whole messages, which start in lower case.
-const CATALOGUES: [&str; 3] =
-    ["fusion-compiler/src/diag.rs", "fusion-compiler/src/diag/hints.rs", "fusion-runtime/src/error.rs"];
+const CATALOGUES: [&str; 4] = [
+    "fusion-compiler/src/diag.rs",
+    "fusion-compiler/src/diag/hints.rs",
+    "fusion-compiler/src/diag/hints/functions.rs",
+    "fusion-runtime/src/error.rs",
+];
 
 /// Code around literals that users never see.
 const UNSEEN: [&str; 5] = ["unreachable!", "assert", "panic!", "expect(", "reason = "];

@@ -202,6 +202,7 @@ catalogue! {
     no_index() = "values are not indexed with `[…]`: the elements along a dim are `at(x, C, 0)`";
     no_dims_here() = "dims are declared in the signature, and in the inline form at each tensor: leave out the `[…]` here";
     no_list_otherwise(how) = "there are no lists: {how}";
+    no_list_of_dims(write) = "dims are named without brackets here: write `{write}`";
     no_list() = "there are no lists: pass numbers as a tensor, and write several values as a tuple, `(a, b)`";
     no_closure() = "there are no closures: write a private `fn`, or its body in place";
     no_path() = "paths with `::` cannot be named here: pass the value as a parameter (`PI`, `E`, `INF` and `NAN` are known)";
@@ -280,6 +281,7 @@ catalogue! {
     dtype_called(name) = "`{name}` is a dtype: a cast is written `x as {name}`";
     said_otherwise(name, how) = "there is no function `{name}`: {how}";
     function_later(name) = "`{name}` is not available yet";
+    later_otherwise(name, how) = "`{name}` is not available yet: {how}";
     scalar_in_item() = "`scalar(…)` belongs to the inline form: here a scalar is a parameter, like `lr: f32`";
     conditional_call(name) = "which `{name}` this is depends on the `#[cfg]` of each: give those names of their own that are called here";
     duplicate_function(name) = "there are two functions `{name}` in this block: rename one";

@@ -85,7 +85,11 @@ pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args:
         return b.error(at, diag::scalar_in_item());
     }
     if LATER.contains(&name) {
-        return b.error_here(at, diag::function_later(name));
+        let message = match hints::later(name) {
+            Some(how) => diag::later_otherwise(name, how),
+            None => diag::function_later(name),
+        };
+        return b.error_here(at, message);
     }
     if b.mistaken.iter().any(|mistaken| mistaken == name) {
         return Value::Unknown;

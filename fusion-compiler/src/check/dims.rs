@@ -4,7 +4,7 @@
 
 use super::build::{Builder, Env, Form, only};
 use super::expr::CONSTANTS;
-use crate::diag::{self, Message};
+use crate::diag::{self, Message, hints};
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AXES_MAX, AxisId};
 use crate::parse::ast::{At, Dim, Expr, ExprKind, Function, Param, TensorType};
@@ -61,7 +61,9 @@ pub(super) fn argument(
     if axes.is_none() {
         let message = match &e.kind {
             ExprKind::Name(name) if env.var(name).is_none() => {
-                let near = diag::did_you_mean(name, env.dims.iter().map(|(dim, _)| dim.as_str()));
+                let dims = env.dims.iter().map(|(dim, _)| dim.as_str());
+                let near = hints::word(name)
+                    .map_or_else(|| diag::did_you_mean(name, dims), |how| format!(": {how}"));
                 let is_inline = b.form == Form::Dims && b.frames.is_empty();
                 match near.is_empty() && is_inline {
                     true => diag::unknown_dim_inline(name),

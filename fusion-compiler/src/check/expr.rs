@@ -117,7 +117,7 @@ fn named(b: &mut Builder<'_>, env: &Env, at: At, name: &str) -> Value {
     if b.mistaken.iter().any(|mistaken| mistaken == name) {
         return Value::Unknown;
     }
-    let near = near(env, name);
+    let near = hints::word(name).map_or_else(|| near(env, name), |how| format!(": {how}"));
     let is_constant = name.len() > 1 && !name.contains(char::is_lowercase);
     if near.is_empty() && is_constant {
         return b.error_here(at, diag::constant_of_rust(name, name.to_lowercase()));

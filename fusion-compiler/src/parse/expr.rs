@@ -192,7 +192,32 @@ fn no_field(name: &str) -> diag::Message {
 fn names_dims(parser: &Parser<'_, '_>) -> bool {
     let inner = parser.cursor().group(Delimiter::Bracket).map(|(inner, _, _)| inner);
     let name = inner.and_then(|inner| inner.ident()).map(|(name, _)| name.to_string());
-    name.is_some_and(|name| name.starts_with(char::is_uppercase))
+    name.is_some_and(|name| is_dim(&name))
+}
+
+/// Returns true if a name is like that of a dim.
+fn is_dim(name: &str) -> bool {
+    name.starts_with(char::is_uppercase) && hints::word(name).is_none()
+}
+
+/// Returns the dims of a bracket group, as they are passed, if there is nothing else in it.
+fn list_of_dims(parser: &Parser<'_, '_>) -> Option<String> {
+    let mut inner = parser.cursor().group(Delimiter::Bracket).map(|(inner, _, _)| inner)?;
+    let mut dims = Vec::new();
+    while !inner.eof() {
+        let (name, rest) = inner.ident()?;
+        dims.push(Some(name.to_string()).filter(|name| is_dim(name))?);
+        inner = match rest.punct() {
+            Some((comma, rest)) if comma.as_char() == ',' => rest,
+            None if rest.eof() => rest,
+            _ => return None,
+        };
+    }
+    match &dims[..] {
+        [] => None,
+        [dim] => Some(dim.clone()),
+        dims => Some(format!("({})", dims.join(", "))),
+    }
 }
 
 fn primary(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
@@ -225,7 +250,9 @@ fn primary(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
         Some("_" | "self" | "Self" | "crate" | "super") => Err(parser.error_expected("an expression")),
         Some("let") => Err(parser.error(diag::no_let_here())),
         None if parser.is_group(Delimiter::Brace) => Err(parser.error(diag::no_block())),
-        None if parser.is_group(Delimiter::Bracket) => Err(parser.error(diag::no_list())),
+        None if parser.is_group(Delimiter::Bracket) => {
+            Err(parser.error(list_of_dims(parser).map_or_else(diag::no_list, diag::no_list_of_dims)))
+        }
         None => Err(parser.error_expected("an expression")),
         Some("where") => Err(parser.error(diag::no_where())),
         Some(word) if is_keyword(word) => Err(parser.error(

@@ -25,7 +25,12 @@ fn names() {
         "pub fn f(x: f32[N]) -> f32[N] { rleu(x) }",
         &["there is no function `rleu`: did you mean `relu`?"],
     );
-    refused("pub fn f(x: f32[N]) -> f32[N] { cumsum(x, N) }", &["`cumsum` is not available yet"]);
+    refused(
+        "pub fn f(x: f32[N]) -> f32[N] { cumsum(x, N) }",
+        &["`cumsum` is not available yet: a sum up to each element is \
+           `sum(if index(S) <= index(T) { rename(x, T -> S) } else { 0.0 }, S)`, \
+           whose work grows with the square of `T`"],
+    );
     refused("pub fn f(x: f32[N]) -> f32[N] { x + relu }", &["`relu` is a function: call it, `relu(…)`"]);
     refused(
         "pub fn f(x: f32[N], y: f32[N]) -> f32[N] { x }",
@@ -222,7 +227,11 @@ fn slips_of_other_languages() {
     slip("2 * x(1)", "`x` is a value and cannot be called: a product is written `x * (…)`");
     slip("x * pi", "there is no value `pi` here: did you mean `PI`?");
     slip("torch.relu(x)", "there is no value `torch` here, and functions have no prefix: write `relu(…)`");
-    slip("torch.conv2d(x, x)", "`conv2d` is not available yet");
+    slip(
+        "torch.conv2d(x, x)",
+        "`conv2d` is not available yet: windows along a dim are gathered, \
+         as in `sum(take(x, P, index(T) + index(K)) * w, K)`",
+    );
     slip("if let y = x { y } else { x }", "a `let` is a statement of its own: write it before this one");
     slip("if x = 0 { 1 } else { x }", "expected `{` (`==` compares), found `=`");
     slip(

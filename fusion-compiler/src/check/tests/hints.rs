@@ -3,13 +3,13 @@
 
 use super::diagnostics::refused;
 use super::{graphs, text};
-use crate::diag::hints::{ARGUMENTS, FIELDS, FUNCTIONS, MORE, SEVERAL};
+use crate::diag::hints::{ARGUMENTS, FIELDS, FUNCTIONS, LATER, MORE, SEVERAL, WORDS};
 use crate::diag::{self};
 
 /// Returns all hints.
 fn all() -> impl Iterator<Item = (&'static [&'static str], &'static str)> {
     let arguments = ARGUMENTS.iter().map(|(_, names, how)| (*names, *how));
-    [FUNCTIONS, SEVERAL, MORE, FIELDS].into_iter().flatten().copied().chain(arguments)
+    [FUNCTIONS, SEVERAL, MORE, FIELDS, LATER, WORDS].into_iter().flatten().copied().chain(arguments)
 }
 
 /// Returns the text between backquotes.
@@ -43,7 +43,7 @@ const VALUES: [&str; 5] = [
     "x: f32[N, M], w: f32[N, M], ids: i32[N], V: dim, K: dim",
     "x: f32[A], y: f32[B], a: f32[A], b: f32[A], value: f32",
 ];
-const OTHERS: [&str; 11] = [
+const OTHERS: [&str; 18] = [
     "q: f32[T, K], k: f32[S, K], v: f32[S, D]",
     "x: f32[N, D], y: f32[N, D], d: f32",
     "x: f32[N, T]",
@@ -55,6 +55,13 @@ const OTHERS: [&str; 11] = [
     "x: f32[N, D], ids: i32[M]",
     "x: f32[N, H, W], g: f32[C], b: f32[C], mean: f32[N], var: f32[N]",
     "x: f32[N, C], g: f32[C], b: f32[C], mean: f32[C], var: f32[C]",
+    "x: f32[N, T], S: dim",
+    "x: f32[N, P], w: f32[K], T: dim",
+    "x: f32[N, W]",
+    "x: u32[N], y: u32[N]",
+    "x: f32[N, D], ids: i32[N], V: dim",
+    "x: f32[V, D], ids: i32[N]",
+    "a: f32[T, H], b: f32[T, H], cos: f32[T, H], sin: f32[T, H], t: f32",
 ];
 
 /// Returns functions that contain a piece of code.
@@ -127,7 +134,7 @@ fn what_operators_suggest_compiles() {
 #[test]
 fn names_have_one_hint_and_are_no_functions() {
     let mut wrong = Vec::new();
-    for table in [FUNCTIONS, SEVERAL, MORE, FIELDS] {
+    for table in [FUNCTIONS, SEVERAL, MORE, FIELDS, LATER, WORDS] {
         let names: Vec<&str> = table.iter().flat_map(|(names, _)| names.iter().copied()).collect();
         for (i, name) in names.iter().enumerate() {
             assert!(!names[..i].contains(name), "{name} is there twice");
@@ -167,6 +174,16 @@ fn arguments_of_other_libraries() {
     named("x - std(x, D, unbiased = true)", "std", "unbiased", all);
     let all = "it is `correction` here: 1 unless given, and `correction = 0` for a whole population";
     named("x - var(x, D, ddof = 0)", "var", "ddof", all);
+    let dims = "dims are passed by name, as in `layer_norm(x, D)`";
+    named("layer_norm(x, normalized_shape = D)", "layer_norm", "normalized_shape", dims);
+    let written = "scale and shift are written out, as in `layer_norm(x, D) * g + b`";
+    named("layer_norm(x, D, elementwise_affine = d)", "layer_norm", "elementwise_affine", written);
+    named(
+        "div(x, y, rounding_mode = d)",
+        "div",
+        "rounding_mode",
+        "`floor_div(x, y)` rounds down, and `trunc(x / y)` towards 0",
+    );
     let affine = "scale and shift are written out, as in `layer_norm(x, D) * g + b`";
     named("layer_norm(x, D, weight = y)", "layer_norm", "weight", affine);
     named(
@@ -393,6 +410,66 @@ fn places_and_text_of_other_languages() {
         ),
     ] {
         refused_with(body, expect);
+    }
+}
+
+#[test]
+fn lists_of_dims() {
+    for (call, write) in [
+        ("layer_norm(x, [D])", "D"),
+        ("layer_norm(x, [N, D])", "(N, D)"),
+        ("layer_norm(x, [D], y, y)", "D"),
+        ("softmax(x, [D,])", "D"),
+        ("x - sum(x, [N, D])", "(N, D)"),
+        ("x - max(x, [D])", "D"),
+    ] {
+        refused_with(call, &format!("dims are named without brackets here: write `{write}`"));
+        let mended =
+            call.replace("[D,]", "[D]").replace(&format!("[{}]", write.trim_matches(['(', ')'])), write);
+        let source =
+            format!("pub fn f(x: f32[N, D], y: f32[D]) -> f32[N, D] {{ let _ = y * 2.0; {mended} }}");
+        assert!(mended.contains("y, y") || graphs(&source).is_ok(), "{source}: {:?}", text(&source));
+    }
+    let list = "there are no lists: pass numbers as a tensor, and write several values as a tuple, `(a, b)`";
+    for call in ["sum(x, [0, 1])", "x + [1.0, 2.0]", "sum(x, [N, x])", "sum(x, [])", "sum(x, [None])"] {
+        refused_with(call, list);
+    }
+}
+
+#[test]
+fn words_for_nothing() {
+    let out = "an argument that has a default is left out, \
+               and one bound alone is `max(x, low)` or `min(x, high)`";
+    for (body, kind) in [
+        ("clamp(x, None, 1.0)", "value"),
+        ("x - sum(x, None)", "dim"),
+        ("softmax(x, None)", "dim"),
+        ("x - var(x, correction = None)", "value"),
+    ] {
+        refused_with(body, &format!("there is no {kind} `None` here: {out}"));
+    }
+    refused_with("max(x, null)", &format!("there is no value `null` here: {out}"));
+    refused_with(
+        "x[None, :]",
+        "values are not indexed with `[…]`: the elements along a dim are `at(x, C, 0)`",
+    );
+    // A dim may have this name.
+    let own = "pub fn f(x: f32[None]) -> f32[] { sum(x, None) / None }";
+    assert!(graphs(own).is_ok(), "{:?}", text(own));
+}
+
+/// Names that users of other libraries try have an answer, and a similar name is not the answer to them.
+#[test]
+fn names_of_other_libraries() {
+    let names = "logcumsumexp logaddexp2 erfinv lgamma cummax interpolate unfold svd lu map cov swiglu geglu mix isin \
+                 abs2 sinc erfcx nanargmax max_pool3d rotl xlog1py inv fft searchsorted bincount grad print vmap";
+    for name in names.split_whitespace() {
+        let message = text(&format!("pub fn f(x: f32[N]) -> f32[N] {{ {name}(x) }}")).expect_err(name);
+        assert!(
+            message.starts_with(&format!("there is no function `{name}`: "))
+                && !message.contains("did you mean"),
+            "{message}"
+        );
     }
 }
 
