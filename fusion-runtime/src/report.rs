@@ -20,8 +20,6 @@ use crate::kernel::{Launch, Plan};
 #[derive(Clone, Debug)]
 pub struct Report {
     report: report::Report,
-    /// Last lines of the text: the verdict of a gate.
-    note: Option<String>,
 }
 
 /// The text of a kernel as its device receives it: a module with one entry point.
@@ -52,13 +50,13 @@ impl Report {
     /// Returns the report of a plan.
     #[doc(hidden)]
     pub fn new(plan: &Plan) -> Report {
-        Report { report: report::Report::new(plan), note: None }
+        Report { report: report::Report::new(plan) }
     }
 
-    /// Returns the report with a note at its end.
+    /// Returns the report with a note at its end, and in the captions of its pictures.
     #[cfg(feature = "graph")]
     pub(crate) fn with_note(self, note: Option<String>) -> Report {
-        Report { note, ..self }
+        Report { report: self.report.with_note(note) }
     }
 
     /// Returns the number of kernels of the fused function.
@@ -194,8 +192,7 @@ pub(crate) fn lacks(function: &str, Lack { target, what }: &Lack, device: &dyn f
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.report.fmt(f)?;
-        self.note.iter().try_for_each(|note| write!(f, "\n{note}"))
+        self.report.fmt(f)
     }
 }
 

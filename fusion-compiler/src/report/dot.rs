@@ -23,7 +23,7 @@ impl Report {
         out.push_str("  edge [fontname=\"monospace\", fontsize=10, color=\"#57606a\"];\n");
         let sections = self.sections();
         if let [section] = &sections[..] {
-            let _ = writeln!(out, "  label={};", quoted(&self.title(section, false)));
+            let _ = writeln!(out, "  label={};", quoted(&self.caption(section, false).join("\n")));
         }
         for (i, section) in sections.iter().enumerate() {
             self.graph(&mut out, (i, sections.len() > 1), section);
@@ -32,14 +32,16 @@ impl Report {
         out
     }
 
-    fn title(&self, section: &Section<'_>, several: bool) -> String {
-        format!("{}\n{}\n{}", self.name, self.totals(section, several), self.memory(section))
+    /// Returns the lines above the kernels of a section: the name, the totals, the memory, and the note.
+    pub(super) fn caption(&self, section: &Section<'_>, several: bool) -> Vec<String> {
+        let lines = [self.name.to_string(), self.totals(section, several), self.memory(section)];
+        lines.into_iter().chain(self.note.clone()).collect()
     }
 
     /// Writes the kernels and tensors of a section. One of several sections gets a frame.
     fn graph(&self, out: &mut String, (i, several): (usize, bool), section: &Section<'_>) {
         if several {
-            let title = quoted(&self.title(section, several));
+            let title = quoted(&self.caption(section, several).join("\n"));
             let _ = writeln!(out, "  subgraph \"cluster_{i}\" {{\n  label={title};");
         }
         for (number, _) in section.summary.arrays.iter().enumerate() {

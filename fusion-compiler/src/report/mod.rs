@@ -37,6 +37,8 @@ pub struct Report {
     all: Vec<EvaluatedProgram>,
     /// Programs that the report covers.
     runs: Vec<EvaluatedProgram>,
+    /// Last line of the text and of the captions: the verdict of a gate.
+    note: Option<String>,
 }
 
 /// Data that several programs share.
@@ -71,6 +73,7 @@ impl Report {
         Report {
             name: plan.name.clone(),
             lacks: plan.lacks.to_vec(),
+            note: None,
             extents: vec![None; symbols.len()],
             symbols,
             summaries: summaries.cloned().collect(),
@@ -85,6 +88,11 @@ impl Report {
         let Some(chosen) = self.all.iter().find(|run| run.program.target == target) else { return false };
         self.runs = vec![EvaluatedProgram { limits, ..chosen.clone() }];
         true
+    }
+
+    /// Returns the report with a note at the end of its text and of the captions of its pictures.
+    pub fn with_note(self, note: Option<String>) -> Report {
+        Report { note, ..self }
     }
 
     /// Returns the targets that the function is not compiled for, with the features that they lack.

@@ -66,13 +66,13 @@ impl Report {
         let (mut width, mut y) = (0f64, MARGIN);
         let sections = self.sections();
         for section in &sections {
-            let lines = [self.totals(section, sections.len() > 1), self.memory(section)];
-            for (i, line) in [self.name.to_string()].iter().chain(&lines).enumerate() {
-                let class = ["bold", "", "dim"][i];
+            let caption = self.caption(section, sections.len() > 1);
+            for (i, line) in caption.iter().enumerate() {
+                let class = ["bold", "", "dim", ""][i];
                 text(&mut body, (MARGIN, y + LINE * (i as f64 + 0.75)), class, line);
                 width = width.max(count(line) as f64 * CHAR);
             }
-            y += 3.0 * LINE + MARGIN;
+            y += caption.len() as f64 * LINE + MARGIN;
             let size = self.draw(&mut body, section, y);
             width = width.max(size.0);
             y += size.1 + MARGIN;

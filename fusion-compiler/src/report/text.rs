@@ -24,6 +24,7 @@ impl fmt::Display for Report {
             }
             lines.extend(self.lines(section, sections.len() > 1, width));
         }
+        lines.extend(self.note.clone());
         f.write_str(&lines.join("\n"))
     }
 }

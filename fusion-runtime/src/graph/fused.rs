@@ -159,7 +159,8 @@ impl Fused {
     }
 
     /// Returns the report of the kernels. Lines and columns are the numbers of parts in the graph's listing and
-    /// the columns in their texts. The last line is the verdict of the gate, if one decided.
+    /// the columns in their texts. The last line of the text, and of a picture's caption, is the verdict of the
+    /// gate, if one decided.
     pub fn report(&self) -> Report {
         Report::new(&self.plan).with_note(self.verdict.as_ref().map(Verdict::to_string))
     }
