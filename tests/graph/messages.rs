@@ -2,8 +2,10 @@
 
 use std::fmt::Debug;
 
-use fusion::graph::{Attention, BinaryOp, Graph, Node, UnaryOp};
+use fusion::graph::{Argument, Attention, BinaryOp, Graph, IoFusionGate, Node, UnaryOp};
 use fusion::prelude::*;
+
+use crate::devices::{Kind, devices, gpus};
 
 /// Checks the message of an error.
 fn refused<T: Debug>(result: Result<T>, message: &str) {
@@ -54,6 +56,10 @@ fn of_parts() -> Result<()> {
     refused(
         g.node(&Node::Softmax("D".into()), &[]),
         "`g`, part 2, `softmax(a, D)`: the node takes 1 operand, and 0 are given",
+    );
+    refused(
+        g.node(&Node::Matmul("D".into()), &[x]),
+        "`g`, part 2, `sum(a * b, D)`: the node takes 2 operands, and 1 are given",
     );
     refused(g.unary(UnaryOp::Not, x), "`g`, part 2, `!(a)`: `!` takes integers or `bool`, this is f32");
     let mut fixed = Graph::new("fixed");
@@ -150,23 +156,132 @@ fn of_calls() -> Result<()> {
     assert_eq!((y.shape().to_vec(), y.to_vec()?), (vec![4, 2, 3], vec![2.0; 24]));
     refused(results.take::<f32>("y"), "`g` has no output `y` to take; there are []");
     refused(given(&t)?.take::<i32>("y"), "the output `y` of `g` is of f32, and is taken as i32");
-    if let Ok(wgpu) = Device::wgpu() {
-        let elsewhere = Tensor::zeros(&wgpu, [2, 3])?;
-        let message = given(&elsewhere).expect_err("another device").to_string();
-        assert!(message.starts_with("`g`: the input `x` is a tensor on CPU"), "{message}");
-        assert!(message.contains(", not on wgpu") && message.contains("`.to(&device)`"), "{message}");
+    Ok(())
+}
+
+/// Every kind of input refuses every other kind of argument.
+#[test]
+fn of_kinds_of_inputs() -> Result<()> {
+    let device = Device::cpu();
+    let mut g = Graph::new("g");
+    let x = g.input::<f32>("x", ["N"])?;
+    let scale = g.scalar::<i32>("scale")?;
+    g.dim("M")?;
+    let y = g.add("x * scale as f32", [("x", x), ("scale", scale)])?;
+    g.output_as("y", y, ["M", "N"])?;
+    let fused = g.fuse_for(&device)?;
+    let x = Tensor::full(&device, 1.0f32, [3])?;
+    let truths = Tensor::full(&device, true, [3])?;
+    let right: [(&str, &dyn Argument); 3] = [("x", &x), ("scale", &2i32), ("M", &4usize)];
+    fused.run(&right)?;
+    let others: [(&dyn Argument, &str); 6] = [
+        (&x, "a tensor of f32"),
+        (&truths, "a tensor of bool"),
+        (&1.0f32, "a number of f32"),
+        (&2i32, "a number of i32"),
+        (&bf16::ONE, "a number of bf16"),
+        (&4usize, "an extent"),
+    ];
+    let takes = [("a tensor of f32", 0), ("a number of i32", 3), ("an extent, a `usize`", 5)];
+    for (i, (wants, own)) in takes.into_iter().enumerate() {
+        for (_, (other, is)) in others.iter().enumerate().filter(|(j, _)| *j != own) {
+            let mut given = right;
+            given[i].1 = *other;
+            refused(fused.run(&given), &format!("`g`: the input `{}` is {wants}, not {is}", right[i].0));
+        }
     }
+    Ok(())
+}
+
+/// An input is on the device of the graph, and a parameter moves there.
+#[test]
+fn of_other_devices() -> Result<()> {
+    let cpu = Device::cpu();
+    let mut g = Graph::new("g");
+    let weights = Tensor::full(&cpu, 2.0f32, [2])?;
+    let (x, w) = (g.input::<f32>("x", ["N"])?, g.param("w", &weights, ["N"])?);
+    let y = g.binary(BinaryOp::Mul, x, w)?;
+    g.output("y", y)?;
+    for gpu in gpus() {
+        for (device, other) in [(&gpu, &cpu), (&cpu, &gpu)] {
+            let fused = g.fuse_for(device)?;
+            let elsewhere = Tensor::full(other, 1.0f32, [2])?;
+            refused(
+                fused.run(&[("x", &elsewhere)]),
+                &format!(
+                    "`g`: the input `x` is a tensor on {device}, not on {other}: \
+                     move it with `.to(&device)`, or compile the graph for that device"
+                ),
+            );
+            let moved = elsewhere.to(device)?;
+            assert_eq!(fused.run(&[("x", &moved)])?.take::<f32>("y")?.to_vec()?, [2.0, 2.0], "{device}");
+        }
+    }
+    Ok(())
+}
+
+/// Results that no kernel computes together have a reason, and so have values that no function can have.
+#[test]
+fn of_values_apart() -> Result<()> {
+    let mut g = Graph::new("g");
+    let (x, y) = (g.input::<f32>("x", ["N"])?, g.input::<f32>("y", ["M"])?);
+    let (a, b) = (g.unary(UnaryOp::Exp, x)?, g.unary(UnaryOp::Exp, y)?);
+    refused(
+        g.can_fuse(&[a, b]),
+        "`g`: these values take 2 kernels, since one ends with `exp` of part 4: no result before has these dims in this order",
+    );
+    let z = g.input::<f32>("z", ["C = 6"])?;
+    let both = g.add("z + sum(split(z, C -> (H, P)), P)", [("z", z)]).expect_err("two new dims");
+    assert!(both.to_string().contains("`H` and `P` are both new"), "{both}");
+    let both = g.add("z + split(z, C -> (H, 2))", [("z", z)])?;
+    let overlap = "this value has `C` and `H`, a part of it: split all of its operands, or merge them";
+    refused(g.can_fuse(&[both]), &format!("`g`: {overlap}"));
+    refused(g.output("both", both), &format!("`g`, output `both`: {overlap}"));
+    Ok(())
+}
+
+/// The verdict of a gate stands in the report and in its pictures.
+#[test]
+fn of_verdicts() -> Result<()> {
+    let device = Device::cpu();
+    let mut g = Graph::new("g");
+    let x = g.input::<f32>("x", ["N"])?;
+    let y = g.add("exp(x) * 2.0", [("x", x)])?;
+    g.output("y", y)?;
+    let gate = IoFusionGate {
+        dispatch_ns: 1000.0,
+        roundtrip_ns: 0.0,
+        memory_bw: 8.0,
+        host_readback_bw: 8.0,
+        unified_memory: true,
+        host_thunk_penalty_ns: 0.0,
+        min_gain_ns: 0.0,
+    };
+    let gain = "fusion gains 2000 ns: 4000 ns with 2 launches, 2000 ns with 1 launches fused";
+    for (min_gain_ns, verdict) in [(2000.0, "fused"), (2001.0, "not fused")] {
+        let gate = IoFusionGate { min_gain_ns, ..gate };
+        let fused = g.fuse_gated(&device, &gate, &[("N", 1000)])?;
+        let line = format!("Gate: {verdict}; {gain}");
+        assert_eq!(fused.verdict().map(ToString::to_string), Some(line.clone()));
+        let report = fused.report();
+        assert!(report.to_string().ends_with(&format!("\n{line}")), "{report}");
+        assert!(report.to_svg().contains(&format!("{line}</text>")), "{}", report.to_svg());
+        assert!(report.to_dot().contains(&format!("\\n{line}\";")), "{}", report.to_dot());
+    }
+    let plain = g.fuse_for(&device)?.report();
+    assert!(![plain.to_string(), plain.to_svg(), plain.to_dot()].iter().any(|text| text.contains("Gate: ")));
     Ok(())
 }
 
 #[test]
 fn of_values_that_a_device_lacks() -> Result<()> {
-    let Ok(wgpu) = Device::wgpu() else { return Ok(()) };
     let mut g = Graph::new("g");
     let x = g.input::<f64>("x", ["N"])?;
     g.output("x", x)?;
-    let message = g.fuse_for(&wgpu).expect_err("WGSL has no f64").to_string();
-    assert!(message.contains("`g`: it computes with f64, which wgsl has not"), "{message}");
+    for (_, wgpu) in devices().into_iter().filter(|(kind, _)| *kind == Kind::Wgpu) {
+        let message = format!("{wgpu} does not support `g`: it computes with f64, which wgsl has not");
+        refused(g.fuse_for(&wgpu), &message);
+    }
     Ok(())
 }
 

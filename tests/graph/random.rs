@@ -122,6 +122,15 @@ fn random_graphs() -> Result<()> {
             let next = step(&mut graph, &known, &mut random)?;
             known.push(next);
         }
+        // Any two values share a kernel, or there is a reason why they do not.
+        for _ in 0..8 {
+            let pair = [0, 1].map(|_| known[random.below(known.len())].value);
+            match graph.can_fuse(&pair) {
+                Ok(()) => {}
+                Err(Error::NotFused { kernels, reason, .. }) => assert!(kernels > 1 && !reason.is_empty()),
+                Err(error) => panic!("case {case}: {error}\n{graph}"),
+            }
+        }
         let outputs: Vec<Known> = known[known.len() - 3..].to_vec();
         // Both inputs are always read, and so is every dim.
         let whole = graph.add("x + b", [("x", known[0].value), ("b", known[1].value)])?;

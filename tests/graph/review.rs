@@ -239,7 +239,27 @@ fn layers_in_any_order() -> Result<()> {
         (vec![layer(3, Operation::ReLU, &[55])], "it reads the layer 55, which the graph does not have"),
         (
             vec![layer(0, Operation::ReLU, &[]), layer(1, Operation::GELU, &[0, 0])],
-            "it takes 1 input, and 2 are given",
+            "`layers`, node 1, GELU: it takes 1 input, and 2 are given",
+        ),
+        (
+            vec![layer(0, Operation::ReLU, &[]), layer(1, Operation::Add, &[0, 0, 0])],
+            "`layers`, node 1, Add: it takes 2 inputs, and 3 are given",
+        ),
+        (
+            vec![
+                layer(0, Operation::Softmax { dim: 0 }, &[]),
+                layer(1, Operation::Attention { heads: 2, dim: 4 }, &[]),
+                layer(2, Operation::Attention { heads: 3, dim: 4 }, &[1]),
+            ],
+            "its query has 2 elements along a dim, and the layer takes 3",
+        ),
+        (
+            vec![
+                layer(0, Operation::MatMul { m: 2, n: 3, k: 4 }, &[]),
+                layer(1, Operation::MatMul { m: 4, n: 3, k: 5 }, &[]),
+                layer(2, Operation::MatMul { m: 2, n: 3, k: 3 }, &[0, 1]),
+            ],
+            "its weight has 4 elements along a dim, and the layer takes 3",
         ),
     ] {
         let graph = ComputeGraph { nodes, edges: vec![] };

@@ -374,19 +374,14 @@ impl Graph {
             self.check_own(value)?;
         }
         let Some(graph) = self.part_of(values)? else { return Ok(()) };
-        let own_part = self.lines.iter().position(|line| line.values.contains(&values[0].id));
         let graph = self.with_options(graph);
         let targets = fusion_compiler::kernel_boundaries(graph, &Target::ALL);
         if let Some(target) = targets.into_iter().find(|target| target.kernels > 1) {
-            let (value, reason, node) = match target.boundaries.into_iter().next() {
-                Some(first) => (first.value, first.reason, self.session.place(first.span).part as usize),
-                None => (
-                    String::from("the value"),
-                    String::from("the values share no kernel"),
-                    own_part.map_or(0, |line| line + 1),
-                ),
-            };
+            let first = target.boundaries.into_iter().next();
+            let first = first.unwrap_or_else(|| unreachable!("a second kernel has a reason"));
             let (graph, kernels) = (self.name.clone(), target.kernels);
+            let (value, node, reason) =
+                (first.value, self.session.place(first.span).part as usize, first.reason);
             return Err(Error::NotFused { graph, kernels, value, node, reason });
         }
         Ok(())
@@ -565,7 +560,7 @@ fn first(mistakes: Mistakes) -> String {
     match mistakes.into_iter().next() {
         Some(Mistake { message, column: 0 | 1 }) => message,
         Some(Mistake { message, column }) => format!("column {column}: {message}"),
-        None => String::from("the language does not take this"),
+        None => unreachable!("a part is refused for a mistake"),
     }
 }
 

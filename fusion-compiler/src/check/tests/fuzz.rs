@@ -4,7 +4,9 @@ use std::str::FromStr;
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 
+use super::super::session::{Kind, Returned, Session};
 use super::super::{Source, front_end};
+use crate::ir::dtype::DType;
 use crate::ir::plan::Target;
 use crate::ir::verify;
 
@@ -116,6 +118,47 @@ fn no_tokens_make_it_panic() {
     }
     // Some mutations must be accepted, or the checks above never ran.
     assert!(accepted > 100, "{accepted} accepted");
+}
+
+/// Every text that a session refuses has a mistake, and none of them makes it panic.
+#[test]
+fn no_texts_make_a_session_panic() {
+    const TEXTS: [&str; 6] = [
+        "let a = rename(x, N -> M); let b = split(x, D -> (A = 2, B)); sum(a * b, A) + x",
+        "let (v, i) = (max(x, D), argmax(x, D)); (v, i as f32)",
+        "concat((x, N), (x, N) -> Twice) + flip(x, D)",
+        "if index(N) <= index(D) { softmax(x, D) } else { -INF }",
+        "group_norm(x, D, 2, N) * take(x, D, index(N)) + at(x, N, 0)",
+        "let s = slice(x, N -> K, 1..); layer_norm(pad(s, K -> P, 1, 1), D) + mean(x)",
+    ];
+    let (pool, mut random) = (pool(), Random(0x2545_f491_4f6c_dd1d));
+    let (mut accepted, mut refused) = (0, 0);
+    for round in 0..1200 {
+        let mut session = Session::new("f");
+        let x = session.param("x", Kind::Tensor(DType::F32, "N, D = 6")).expect("the dims are right");
+        let x = x.expect("a tensor has a value");
+        let mut tokens = TokenStream::from_str(TEXTS[round % TEXTS.len()]).unwrap();
+        for _ in 0..=random.below(3) {
+            tokens = mutate(tokens, &pool, &mut random);
+        }
+        let text = tokens.to_string();
+        let result = session.text(&text, &[("x", x)], None).and_then(|values| {
+            let results = values.iter().map(|&value| Returned { value, dims: None });
+            session.returning(&results.collect::<Vec<_>>()).map_err(|(_, mistakes)| mistakes)
+        });
+        match result {
+            Ok(graph) => {
+                accepted += 1;
+                assert_eq!(verify::graph(&graph), Ok(()), "{text}\n{graph}");
+            }
+            Err(mistakes) => {
+                refused += 1;
+                assert!(!mistakes.is_empty(), "refused without a mistake: {text}");
+                assert!(!mistakes[0].message.contains("has 0 values"), "{text}: {}", mistakes[0].message);
+            }
+        }
+    }
+    assert!(accepted > 20 && refused > 20, "{accepted} accepted, {refused} refused");
 }
 
 #[test]
