@@ -3,6 +3,7 @@
 
 #[path = "../devices/mod.rs"]
 mod devices;
+mod first_run;
 mod messages;
 mod nodes;
 mod proposals;
