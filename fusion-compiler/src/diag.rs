@@ -280,8 +280,7 @@ catalogue! {
     function_as_value(name) = "`{name}` is a function: call it, `{name}(…)`";
     dtype_called(name) = "`{name}` is a dtype: a cast is written `x as {name}`";
     said_otherwise(name, how) = "there is no function `{name}`: {how}";
-    function_later(name) = "`{name}` is not available yet";
-    later_otherwise(name, how) = "`{name}` is not available yet: {how}";
+    function_later(name, how) = "`{name}` is not available yet: {how}";
     scalar_in_item() = "`scalar(…)` belongs to the inline form: here a scalar is a parameter, like `lr: f32`";
     conditional_call(name) = "which `{name}` this is depends on the `#[cfg]` of each: give those names of their own that are called here";
     duplicate_function(name) = "there are two functions `{name}` in this block: rename one";

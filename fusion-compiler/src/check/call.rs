@@ -21,22 +21,6 @@ use misfit::{
     unknown_argument, unknown_parameter,
 };
 
-/// Functions planned for a later version of the language.
-const LATER: [&str; 12] = [
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "cumsum",
-    "cumprod",
-    "scatter",
-    "scatter_add",
-    "index_add",
-    "max_pool1d",
-    "max_pool2d",
-    "avg_pool1d",
-    "avg_pool2d",
-];
-
 /// Methods of Rust tensors, which the inline form calls in braces.
 const RUST: [&str; 4] = ["clone", "to", "reshape", "item"];
 
@@ -84,12 +68,8 @@ pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args:
     if name == "scalar" && b.form == Form::Function {
         return b.error(at, diag::scalar_in_item());
     }
-    if LATER.contains(&name) {
-        let message = match hints::later(name) {
-            Some(how) => diag::later_otherwise(name, how),
-            None => diag::function_later(name),
-        };
-        return b.error_here(at, message);
+    if let Some(how) = hints::later(name) {
+        return b.error_here(at, diag::function_later(name, how));
     }
     if b.mistaken.iter().any(|mistaken| mistaken == name) {
         return Value::Unknown;
@@ -138,7 +118,7 @@ pub(super) fn method(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, arg
     }
     if let [Arg { value: Expr { kind: ExprKind::Name(receiver), at, .. }, .. }, _, ..] = args
         && is_function(b, name)
-        && !LATER.contains(&name)
+        && hints::later(name).is_none()
         && expr::is_unknown(b, env, receiver)
     {
         return b.error_here(*at, diag::no_prefix(receiver, name));
@@ -161,7 +141,8 @@ fn function_names<'b>(b: &'b Builder<'_>) -> impl Iterator<Item = &'b str> {
     let block = b.block.iter().map(|function| function.name.text.as_str());
     let table = Op::ALL.iter().map(|op| op.info().name).filter(|name| !name.is_empty());
     let library = library::functions().iter().map(|function| function.name.text.as_str());
-    block.chain(table).chain(library).chain(reduce::NAMES).chain(LATER)
+    let later = hints::LATER.iter().flat_map(|(names, _)| names.iter().copied());
+    block.chain(table).chain(library).chain(reduce::NAMES).chain(later)
 }
 
 /// Returns true if the language itself has a function of this name.
