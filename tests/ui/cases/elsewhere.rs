@@ -14,6 +14,11 @@ fuse! {
     pub fn delta(x: f32[N], y: f32[N]) -> f32[] { huber(x, y, 0.5) }
     pub fn place(x: f32[N, D]) -> f32[N] { let (v, i) = max(x, D); v * i as f32 }
     pub fn field(x: f32[N, M]) -> f32[M, N] { x.T }
+    pub fn running(x: f32[N, D]) -> f32[N, D] { cummax(x, D) }
+    pub fn special(x: f32[N]) -> f32[N] { lgamma(x) }
+    pub fn list(x: f32[N, H, W]) -> f32[N, H, W] { layer_norm(x, [H, W]) }
+    pub fn nothing(x: f32[N]) -> f32[N] { clamp(x, None, 1.0) }
+    pub fn selected(x: f32[N, D]) -> f32[N] { select(x, D, 0) }
 }
 
 fn main() {}
