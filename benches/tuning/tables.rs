@@ -91,6 +91,7 @@ pub(crate) fn module(constants: &[Constant]) -> String {
             "gpu" => "PTX and WGSL",
             "ptx" => "PTX",
             "wgsl" => "WGSL",
+            "runtime" => "launches, read by the runtime",
             other => panic!("{DATA}: no table is called {other}"),
         };
         _ = write!(out, "\n/// Constants of {of}.\npub mod {table} {{\n");

@@ -26,6 +26,7 @@ use crate::plan::{
 };
 use crate::report::dump;
 use crate::schedule::{self, Config, Schedule, Scheduled, Scratch, UnstagedTail, Work};
+use crate::target::tuning_table::all;
 use crate::target::{self, Dialect, TargetFacts};
 use crate::{CpuKernel, KernelCode};
 use crate::{emit, fuse, ir, legalize, parse, rewrite};
@@ -408,14 +409,11 @@ fn launch(
     Launch { code: Arc::new(kernel), spec }
 }
 
-/// Largest number of loads before a thread's iterations that cost no more than one iteration.
-const LOADS_BEFORE_MAX: usize = 8;
-
 /// Returns true if each thread reduces elements before its iterations, in a loop or unrolled.
 fn has_prologue(kernel: &Kernel) -> bool {
     let is_loop = |stmt: &Stmt| matches!(stmt, Stmt::Loop { kind: LoopKind::Serial, .. });
     let is_load = |stmt: &&Stmt| matches!(stmt, Stmt::Let(_, Expr::Load(_)));
-    kernel.body.iter().any(is_loop) || kernel.body.iter().filter(is_load).count() > LOADS_BEFORE_MAX
+    kernel.body.iter().any(is_loop) || kernel.body.iter().filter(is_load).count() > all::PROLOGUE_LOADS_MAX
 }
 
 fn dialect(target: Target) -> Dialect {

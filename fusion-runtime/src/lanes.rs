@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use fusion_compiler::ir::kernel::{CACHE_LINE, FOLD_LANES, FOLD_LANES_WIDE, STREAM_LANES};
+use fusion_compiler::ir::kernel::{CACHE_LINE, FOLD_LANES, FOLD_LANES_WIDE};
+use fusion_compiler::target::tuning_table::cpu::STREAM_LANES;
 
 /// Combines the partial results of the lanes of a vector loop: repeatedly the second half with the first.
 ///

@@ -2,6 +2,8 @@
 //!
 //! Invariant: a block is a whole number of warps, and no larger than the device allows.
 
+use fusion_compiler::target::tuning_table::runtime;
+
 /// Properties of a device that launches and the choice of variants depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceFacts {
@@ -45,19 +47,9 @@ pub struct LaunchConfig {
     pub grid: u32,
 }
 
-/// Minimum elements per block, if the elements suffice for all multiprocessors. A block start costs as much
-/// as the traffic of a kilobyte or two.
-const BLOCK_ELEMENTS: u64 = 1024;
-
 /// Maximum threads per launch. Kernels count threads in 32 bits, and add a thread's number to that of an
 /// element.
 const THREADS_MAX: u64 = 1 << 31;
-
-/// Default threads per block: enough warps to hide latency, yet a block with many registers still fits.
-const BLOCK: u32 = 256;
-
-/// Threads per block of several teams.
-const TEAM_BLOCK: u32 = 128;
 
 impl LaunchConfig {
     /// Returns the configuration for `elements`, with `grain` elements per thread and iteration, on a device
@@ -70,7 +62,7 @@ impl LaunchConfig {
     /// than the device keeps resident, with fewer than 1024 elements per block.
     pub fn new(facts: &DeviceFacts, elements: u64, grain: u32) -> LaunchConfig {
         let iterations = elements.div_ceil(u64::from(grain.max(1))).max(1);
-        let threads_max = u64::from(facts.block_threads_max.clamp(1, BLOCK));
+        let threads_max = u64::from(facts.block_threads_max.clamp(1, runtime::BLOCK));
         let warp = u64::from(facts.warp_size).clamp(1, threads_max);
         let block_max = threads_max / warp * warp;
         let block = iterations.min(block_max).next_multiple_of(warp);
@@ -83,7 +75,7 @@ impl LaunchConfig {
     /// as the teams need. The grid follows the rules of `new`.
     pub fn teams(facts: &DeviceFacts, iterations: u64, each: u64, team: u32) -> LaunchConfig {
         let warp = facts.warp_size.max(1);
-        let teams_max = if team > warp { 1 } else { u64::from((TEAM_BLOCK / team.max(1)).max(1)) };
+        let teams_max = if team > warp { 1 } else { u64::from((runtime::TEAM_BLOCK / team.max(1)).max(1)) };
         let teams = iterations.clamp(1, teams_max);
         let threads = (teams as u32).saturating_mul(team);
         let block = threads.checked_next_multiple_of(warp).unwrap_or(u32::MAX / warp * warp);
@@ -106,7 +98,7 @@ impl LaunchConfig {
 
     /// Returns a grid that covers all iterations, or a smaller one with a minimum of elements per block.
     fn covering(facts: &DeviceFacts, elements: u64, block: u32, blocks: u64) -> LaunchConfig {
-        let enough = elements.div_ceil(BLOCK_ELEMENTS).max(resident(facts, block));
+        let enough = elements.div_ceil(runtime::BLOCK_ELEMENTS_MIN).max(resident(facts, block));
         let grid_max = (THREADS_MAX / u64::from(block.max(1))).min(facts.grid_max.max(1).into());
         let grid = blocks.min(enough).clamp(1, grid_max.max(1));
         LaunchConfig { block, grid: grid as u32 }

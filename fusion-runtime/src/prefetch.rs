@@ -11,22 +11,10 @@
 use std::sync::OnceLock;
 
 #[cfg(target_arch = "x86_64")]
-use fusion_compiler::ir::kernel::{CACHE_LINE, NEXT_ROW_MIN};
-
-/// Minimum bytes of all buffers for prefetching ahead: more than the caches of a core store.
-const AHEAD_BYTES_MIN: usize = 8 << 20;
-
-/// Minimum bytes of all buffers for prefetching the next row. Smaller buffers are in the nearest caches of a
-/// core anyway.
-const NEXT_BYTES_MIN: usize = 1 << 20;
-
-/// Distance of prefetches ahead of a run, in bytes.
+use fusion_compiler::ir::kernel::CACHE_LINE;
 #[cfg(target_arch = "x86_64")]
-const AHEAD: usize = 2048;
-
-/// Maximum bytes of a row such that this row and the next fit in the nearest cache.
-#[cfg(target_arch = "x86_64")]
-const NEAR_MAX: usize = 16 << 10;
+use fusion_compiler::target::tuning_table::cpu;
+use fusion_compiler::target::tuning_table::runtime;
 
 /// Prefetches that loops issue.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,7 +33,10 @@ impl Prefetcher {
         let (ahead, next) = *LEAST.get_or_init(|| {
             let fetch_bytes =
                 std::env::var("FUSION_CPU_FETCH_BYTES").ok().map(|bytes| bytes.parse().unwrap_or(usize::MAX));
-            (fetch_bytes.or(is_intel().then_some(AHEAD_BYTES_MIN)), fetch_bytes.unwrap_or(NEXT_BYTES_MIN))
+            (
+                fetch_bytes.or(is_intel().then_some(runtime::PREFETCH_AHEAD_BYTES_MIN)),
+                fetch_bytes.unwrap_or(runtime::PREFETCH_NEXT_BYTES_MIN),
+            )
         });
         Prefetcher { ahead: ahead.is_some_and(|least| bytes >= least), next: bytes >= next }
     }
@@ -63,7 +54,7 @@ impl Prefetcher {
         #[cfg(target_arch = "x86_64")]
         if self.ahead {
             use std::arch::x86_64::_MM_HINT_T0;
-            prefetch::<_MM_HINT_T0, T>(run, AHEAD);
+            prefetch::<_MM_HINT_T0, T>(run, runtime::PREFETCH_DISTANCE);
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = run;
@@ -77,8 +68,8 @@ impl Prefetcher {
         {
             use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1};
             let row = row.wrapping_mul(size_of::<T>());
-            if self.next && row >= NEXT_ROW_MIN {
-                if row <= NEAR_MAX {
+            if self.next && row >= cpu::NEXT_ROW_BYTES_MIN {
+                if row <= runtime::PREFETCH_NEAR_ROW_MAX {
                     prefetch::<_MM_HINT_T0, T>(run, row);
                 } else {
                     prefetch::<_MM_HINT_T1, T>(run, row);

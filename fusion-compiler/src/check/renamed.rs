@@ -13,11 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::axes::substitute;
 use super::build::Builder;
 use crate::ir::graph::{AxisId, AxisSet, Graph, Node, NodeId, NodeKind, Sum, Use};
-
-/// Largest number of tensors that a recomputed value may read.
-const TENSORS_MAX: usize = 4;
-/// Largest number of operations in a recomputed value.
-const OPERATIONS_MAX: i64 = 30;
+use crate::target::tuning_table::all;
 
 /// Old and new axis of a renaming.
 type Axes = (AxisId, AxisId);
@@ -119,7 +115,7 @@ fn is_cheap(graph: &Graph, axis: AxisId, again: Vec<NodeId>) -> bool {
             | NodeKind::Cast => {}
         }
         let is_looped = !graph.looped_axes(id).is_empty();
-        if is_looped || tensors > TENSORS_MAX || operations > OPERATIONS_MAX {
+        if is_looped || tensors > all::CHEAP_LOADS || operations > all::CHEAP_OPS as i64 {
             return false;
         }
         open.extend(node.args.iter().map(|&arg| (arg, times)));

@@ -10,12 +10,14 @@ use rustc_hash::FxHashSet;
 use super::{Group, Load, Reason, Store, is_column_major, load_order, order_of};
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AxisId, AxisSet, Graph, NodeId};
+use crate::target::tuning_table::{cpu, gpu};
 
 /// Axes of the rows, and axes of their elements.
 type Space = (Vec<AxisId>, Vec<AxisId>);
 
 /// Length of the longest row that no target splits, whatever the number of rows.
-const ROW_MAX: i64 = 1 << 15;
+const ROW_MAX: i64 = gpu::PART_ROW_MIN - 1;
+const _: () = assert!(gpu::PART_ROW_MIN <= cpu::PART_ROW_MIN, "GPUs split the shortest rows");
 
 impl Group {
     /// Returns the space of all stores: the axes of the rows and, with reductions in loops, those of their

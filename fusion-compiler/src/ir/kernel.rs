@@ -155,15 +155,6 @@ pub struct Carried {
 
 /// Number of bytes of a cache line.
 pub const CACHE_LINE: usize = 64;
-/// Least number of bytes of a row for which CPU loops prefetch the next row. Processors prefetch shorter rows
-/// by themselves.
-pub const NEXT_ROW_MIN: usize = 8 << 10;
-
-/// Number of lanes that one iteration stores with non-temporal stores, in straight-line code for each cache
-/// line.
-///
-/// The number is large enough to amortise the loop's overhead.
-pub const STREAM_LANES: usize = 64;
 
 /// Maximum number of elements of a small array, such as one that every block combines again: 4 KiB of 32-bit
 /// elements.

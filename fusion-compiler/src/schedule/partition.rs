@@ -200,9 +200,6 @@ fn rows(work: &Work<'_>, axes: &[AxisId]) -> DimExpr {
     DimExpr::product(axes.iter().map(|axis| &work.graph.axis(axis).extent))
 }
 
-/// The most parts of a row that every block may combine again.
-const FOLDED_MAX: i64 = UNIFORM_LEN as i64;
-
 /// Whether so few parts are worth it that the kernel which stores elements can combine them for itself: of the only row, which
 /// is a line and is gone through once before, so that no block has to hold a part, however long.
 fn is_folded(work: &Work<'_>, partition: &Partition) -> bool {
@@ -211,10 +208,10 @@ fn is_folded(work: &Work<'_>, partition: &Partition) -> bool {
     is_line && work.group.stores.iter().any(of_elements) && steps(work).iter().all(|(before, _)| *before == 0)
 }
 
-/// Elements of parts that are as few.
+/// Elements of parts so few that every block may combine them again.
 fn len_of_few(all: &DimExpr, facts: &TargetFacts) -> DimExpr {
     let len = DimExpr::constant(facts.parts.len);
-    let more = all.clone().ceil_div(len.clone() * DimExpr::constant(FOLDED_MAX));
+    let more = all.clone().ceil_div(len.clone() * DimExpr::constant(UNIFORM_LEN.into()));
     len * more
 }
 
@@ -229,11 +226,6 @@ fn of_lines(work: &Work<'_>, facts: &TargetFacts, partition: Partition) -> (Part
     let count = partition.extent.clone().ceil_div(len.clone());
     (Partition { chunk, len, count, ..partition }, when)
 }
-
-/// The longest part of rows side by side, in steps, but of rows of more than `STEPS_EACH` for each step that are added up so
-/// that partial results stay few.
-const STEPS_MAX: i64 = 1024;
-const STEPS_EACH: i64 = 1 << 16;
 
 /// Parts of rows side by side. If something is read along what is cut: from there they have their order.
 fn of_columns(
@@ -264,10 +256,10 @@ fn of_columns(
     let count = if is_moved { number(1) } else { number(lanes) * (number(1) + wide) };
     // More rows need fewer parts to keep a device busy; of the longest rows there would be too many to combine.
     let all = rows(work, order);
-    let more = number(STEPS_MAX - columns.steps) * all.clone();
+    let more = number(all::COLUMN_PART_STEPS_MAX - columns.steps) * all.clone();
     let steps = number(columns.steps)
-        + more / (all.clone() + number(STEPS_EACH))
-        + partition.extent.clone() / number(STEPS_EACH);
+        + more / (all.clone() + number(all::COLUMN_PART_ROW_LEN))
+        + partition.extent.clone() / number(all::COLUMN_PART_ROW_LEN);
     let len = steps * count.clone();
     let interleave = (!is_moved).then_some(Interleave { axis: AxisId(partition.part.0 + 1), count });
     let before = if is_moved { run_of_minor(order, before) } else { before };

@@ -17,6 +17,7 @@ use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{NodeId, Reduce};
 use crate::ir::kernel::{Builder, Expr, Lanes, Type, Value, Values};
 use crate::ir::op::Op;
+use crate::target::tuning_table::all;
 
 /// How many runs there are to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,14 +51,11 @@ pub(super) enum Sums {
     Wide,
 }
 
-/// Terms up to which a sum is just added: it is rounded by few of them.
-const FEW_TERMS: i64 = 8;
-
 impl Sums {
     /// How sums of so many terms are kept.
     pub(super) fn of(terms: &DimExpr) -> Sums {
         match terms.as_const() {
-            Some(terms) if terms <= FEW_TERMS => Sums::Plain,
+            Some(terms) if terms <= all::PLAIN_TERMS_MAX => Sums::Plain,
             Some(_) | None => Sums::Compensated,
         }
     }
@@ -492,8 +490,8 @@ impl Exponentials {
     }
 }
 
-/// Values of four bytes for which the threads of a team share memory to combine them: what is left of 16 KiB beside the
-/// elements of rows, for each of 256 threads.
+/// Number of values of four bytes that the threads of a team combine in shared memory at a time. WebGPU guarantees a
+/// workgroup 16 KiB, and 256 threads need the rest for the elements of rows.
 const FOLDED_MAX: usize = 4;
 
 /// How many values the threads of a team combine at once, of which a sum may be two. The next ones take the same memory, but each

@@ -63,9 +63,6 @@ pub(super) fn row(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
     }
 }
 
-/// Rows that a team has side by side: what is read at once of memory, 32 bytes, is of so many.
-const ROWS_PER_TEAM: u32 = 8;
-
 /// The ways to run a group whose rows lie side by side, are few and are long: each row has many threads. A team has several
 /// rows, so that what it reads and writes at a time lies side by side, too; where there are not as many it has one.
 pub(super) fn columns_per_team(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
@@ -75,7 +72,7 @@ pub(super) fn columns_per_team(work: &Work<'_>, facts: &TargetFacts) -> Vec<Sche
     let of = RowConfig::new(team, IndexWidth::Bits32);
     let config =
         |(rows_per_team, stages)| RowConfig { rows_per_team, cyclic: true, stages, common: true, ..of };
-    let configs = [(ROWS_PER_TEAM, true), (ROWS_PER_TEAM, false), (1, true), (1, false)];
+    let configs = [(gpu::ROWS_PER_TEAM, true), (gpu::ROWS_PER_TEAM, false), (1, true), (1, false)];
     let configs = configs.into_iter().filter(|(_, stages)| !stages || !staged.is_empty()).map(config);
     let scheduled = configs.map(|config| {
         let mut scheduled = on_gpu(work, facts, &space, &config, &staged);
@@ -145,9 +142,9 @@ pub(super) fn of_partials(work: &Work<'_>, facts: &TargetFacts, schedule: Schedu
         (Schedule::Column | Schedule::Row | Schedule::Pointwise, _) => return vec![of(1)],
     };
     match many.known() {
-        Some(true) => vec![of(ROWS_PER_TEAM)],
+        Some(true) => vec![of(gpu::ROWS_PER_TEAM)],
         Some(false) => vec![of(1)],
-        None => vec![Scheduled { when: vec![many], ..of(ROWS_PER_TEAM) }, of(1)],
+        None => vec![Scheduled { when: vec![many], ..of(gpu::ROWS_PER_TEAM) }, of(1)],
     }
 }
 

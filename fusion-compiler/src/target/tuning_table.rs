@@ -31,6 +31,25 @@ pub mod all {
     ///
     /// Unmeasured.
     pub const INNER_MIN: i64 = 1024;
+    /// Largest number of terms of a sum that is added without its rounding errors. So few terms round a sum
+    /// seldom.
+    ///
+    /// Unmeasured.
+    pub const PLAIN_TERMS_MAX: i64 = 8;
+    /// Steps of the longest part of column-major rows, if the rows are not longer than
+    /// `COLUMN_PART_ROW_LEN` steps of a part.
+    ///
+    /// Unmeasured.
+    pub const COLUMN_PART_STEPS_MAX: i64 = 1024;
+    /// Length of column-major rows for which each part takes one more step, so that partial results stay
+    /// few.
+    ///
+    /// Unmeasured.
+    pub const COLUMN_PART_ROW_LEN: i64 = 1 << 16;
+    /// Largest number of loads before the iterations of a thread that cost no more than one iteration.
+    ///
+    /// Unmeasured.
+    pub const PROLOGUE_LOADS_MAX: usize = 8;
 }
 
 /// Constants of the CPU.
@@ -147,6 +166,16 @@ pub mod cpu {
     ///
     /// Measured: `benches/tuning/amd-epyc.tsv`.
     pub const PREFETCH_OPS_MIN: usize = 8;
+    /// Bytes of the shortest rows for which loops prefetch the next row. Processors prefetch shorter rows
+    /// by themselves.
+    ///
+    /// Unmeasured.
+    pub const NEXT_ROW_BYTES_MIN: usize = 8 << 10;
+    /// Lanes that one iteration stores with non-temporal stores, in straight-line code for each cache line.
+    /// They are enough that the loop itself takes no time.
+    ///
+    /// Unmeasured.
+    pub const STREAM_LANES: usize = 64;
 }
 
 /// Constants of PTX and WGSL.
@@ -220,6 +249,11 @@ pub mod gpu {
     ///
     /// Unmeasured.
     pub const RADIX: u32 = 8;
+    /// Adjacent column-major rows that a team works on at a time. Their elements of four bytes fill a
+    /// sector of memory.
+    ///
+    /// Unmeasured.
+    pub const ROWS_PER_TEAM: u32 = 8;
 }
 
 /// Constants of PTX.
@@ -292,6 +326,12 @@ pub mod ptx {
     ///
     /// Unmeasured.
     pub const HANDED_ON_MAX: usize = 8;
+    /// Smallest number of threads of a team that a multiprocessor has room for only twice, with 32
+    /// registers for each thread. Several steps on their way take more registers in loops that store
+    /// results of several operands.
+    ///
+    /// Unmeasured.
+    pub const CROWDED_TEAM_MIN: u32 = 1024;
 }
 
 /// Constants of WGSL.
@@ -304,4 +344,120 @@ pub mod wgsl {
     ///
     /// Unmeasured.
     pub const SPLATS_MAX: u32 = 2;
+}
+
+/// Constants of launches, read by the runtime.
+pub mod runtime {
+    /// Smallest number of elements of a call that asks all threads at once.
+    ///
+    /// Unmeasured.
+    pub const PARALLEL_ELEMENTS_MIN: usize = 1 << 18;
+    /// Elements that one thread runs before it looks at the clock, in a call of fewer than
+    /// `PARALLEL_ELEMENTS_MIN`.
+    ///
+    /// Unmeasured.
+    pub const PROBE_ELEMENTS: usize = 1 << 12;
+    /// Least work for each thread, since asking a thread takes time too.
+    ///
+    /// Unmeasured.
+    pub const THREAD_WORK_MIN: std::time::Duration = std::time::Duration::from_micros(4);
+    /// Largest assumed slowdown of a call after its first elements, since memory is slower than the caches.
+    ///
+    /// Unmeasured.
+    pub const SLOWDOWN_MAX: u32 = 4;
+    /// Chunks for each thread of a long call, enough to balance the load of the threads.
+    ///
+    /// Unmeasured.
+    pub const CHUNKS_PER_THREAD: usize = 16;
+    /// Chunks for each thread of a call that is not long, so few that their start takes no time.
+    ///
+    /// Unmeasured.
+    pub const SHORT_CHUNKS_PER_THREAD: usize = 4;
+    /// Remaining time from which a call counts as long.
+    ///
+    /// Unmeasured.
+    pub const LONG_CALL_MIN: std::time::Duration = std::time::Duration::from_millis(1);
+    /// Least work left, in time of one thread, that pays for waking threads.
+    ///
+    /// Unmeasured.
+    pub const WAKE_WORK_MIN: std::time::Duration = std::time::Duration::from_micros(50);
+    /// Least work left, in time of one thread, that pays for asking threads that are awake.
+    ///
+    /// Unmeasured.
+    pub const ASK_WORK_MIN: std::time::Duration = std::time::Duration::from_micros(8);
+    /// Longest gap between close calls. A thread searches at least that long for work before it sleeps.
+    ///
+    /// Unmeasured.
+    pub const CLOSE_GAP_MAX: std::time::Duration = std::time::Duration::from_micros(10);
+    /// Number of close calls, each with work for awake threads, after which the next call wakes the
+    /// threads.
+    ///
+    /// Unmeasured.
+    pub const CLOSE_CALLS_MIN: u32 = 16;
+    /// Time that a caller spins for its helpers before it sleeps. Sleeping takes about as long.
+    ///
+    /// Unmeasured.
+    pub const SPIN: std::time::Duration = std::time::Duration::from_micros(20);
+    /// Assumed size of the last-level cache of a processor that does not report it.
+    ///
+    /// Unmeasured.
+    pub const LAST_CACHE_BYTES: usize = 32 << 20;
+    /// Largest assumed size of the last-level cache. A larger cache belongs to a whole socket and is
+    /// shared, so that a kernel finds less of it free.
+    ///
+    /// Unmeasured.
+    pub const LAST_CACHE_BYTES_MAX: usize = 64 << 20;
+    /// Smallest rate for non-temporal stores, in bytes for each nanosecond and thread. At a lower rate the
+    /// processor limits the kernel, not memory.
+    ///
+    /// Unmeasured.
+    pub const STREAM_RATE_MIN: f64 = 3.0;
+    /// Elements after which a thread measures its rate.
+    ///
+    /// Unmeasured.
+    pub const STREAM_PROBE_ELEMENTS: usize = 1 << 14;
+    /// Bytes of the lanes of all values of an interpreted kernel: most of a small first-level cache.
+    ///
+    /// Unmeasured.
+    pub const TILE_BYTES: usize = 24 << 10;
+    /// Smallest number of lanes of a tile. With fewer, the interpreter's steps cost more than the cache
+    /// saves.
+    ///
+    /// Unmeasured.
+    pub const TILE_LANES_MIN: usize = 128;
+    /// Largest number of lanes of a tile.
+    ///
+    /// Unmeasured.
+    pub const TILE_LANES_MAX: usize = 512;
+    /// Smallest number of bytes of all buffers for prefetching ahead: more than the caches of a core store.
+    ///
+    /// Unmeasured.
+    pub const PREFETCH_AHEAD_BYTES_MIN: usize = 8 << 20;
+    /// Smallest number of bytes of all buffers for prefetching the next row. Smaller buffers are in the
+    /// nearest caches of a core anyway.
+    ///
+    /// Unmeasured.
+    pub const PREFETCH_NEXT_BYTES_MIN: usize = 1 << 20;
+    /// Distance of prefetches ahead of a run, in bytes.
+    ///
+    /// Unmeasured.
+    pub const PREFETCH_DISTANCE: usize = 2048;
+    /// Bytes of the longest row that fits in the nearest cache together with the next row.
+    ///
+    /// Unmeasured.
+    pub const PREFETCH_NEAR_ROW_MAX: usize = 16 << 10;
+    /// Default threads of a block of a GPU: enough warps to hide latency, yet a block with many registers
+    /// still fits.
+    ///
+    /// Unmeasured.
+    pub const BLOCK: u32 = 256;
+    /// Threads of a block of several teams.
+    ///
+    /// Unmeasured.
+    pub const TEAM_BLOCK: u32 = 128;
+    /// Smallest number of elements of a block, if the elements suffice for all multiprocessors. A block
+    /// start costs as much as the traffic of a kilobyte or two.
+    ///
+    /// Unmeasured.
+    pub const BLOCK_ELEMENTS_MIN: u64 = 1024;
 }

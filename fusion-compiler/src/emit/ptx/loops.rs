@@ -5,11 +5,6 @@ use crate::ir::dtype::DType;
 use crate::ir::kernel::{Carried, Stmt, Value};
 use crate::target::tuning_table::ptx;
 
-/// Threads of a team of which two are all that a multiprocessor has room for, with 32 registers for each thread. So many need not
-/// have several steps on their way, which in loops that store what they make of several operands take more registers than that: a
-/// layer norm of rows of 32,768 elements took an H200 a fifth longer.
-const CROWD: u32 = 1024;
-
 impl Emitter<'_> {
     /// A loop with its test at the end, and once before it.
     pub(super) fn run(
@@ -42,7 +37,7 @@ impl Emitter<'_> {
         self.mark(&again);
         let stores = || body.iter().any(|stmt| matches!(stmt, Stmt::Store(..)));
         let handed_on: usize = carried.iter().map(|one| self.registers[one.var.0 as usize].len()).sum();
-        if self.kernel.threads.team >= CROWD && (handed_on > ptx::HANDED_ON_MAX || stores()) {
+        if self.kernel.threads.team >= ptx::CROWDED_TEAM_MIN && (handed_on > ptx::HANDED_ON_MAX || stores()) {
             self.line(".pragma \"nounroll\";");
         }
         self.out.text.push_str(&each);
@@ -55,7 +50,7 @@ impl Emitter<'_> {
     /// What an iteration does, but for counting.
     fn iteration(&mut self, carried: &[Carried], body: &[Stmt]) -> String {
         let from = self.out.text.len();
-        let holds = self.kernel.threads.team >= CROWD
+        let holds = self.kernel.threads.team >= ptx::CROWDED_TEAM_MIN
             && body.iter().any(|stmt| matches!(stmt, Stmt::StoreShared(..)));
         let around = std::mem::replace(&mut self.reads_once, holds);
         self.loops += 1;

@@ -13,7 +13,7 @@ use super::Emitter;
 use super::stream::{MemoryId, Stream, known, operations};
 use crate::emit::Writer;
 use crate::ir::graph::Access;
-use crate::ir::kernel::{Address, BufferId, Expr, Fold, Kernel, Lanes, NEXT_ROW_MIN, Stmt, Value};
+use crate::ir::kernel::{Address, BufferId, Expr, Fold, Kernel, Lanes, Stmt, Value};
 use crate::target::tuning_table::cpu;
 
 /// What the loops of a kernel ask for.
@@ -105,7 +105,7 @@ impl Emitter<'_> {
                 return None;
             }
             let bytes = stream.stride as usize * self.element_bytes(stream);
-            let is_short = known(len).is_some_and(|len| len * bytes < NEXT_ROW_MIN);
+            let is_short = known(len).is_some_and(|len| len * bytes < cpu::NEXT_ROW_BYTES_MIN);
             let next = self.asks.next.contains(&(buffer, stream.index)) && !is_short;
             let first = self.asks.ahead.borrow_mut().insert(buffer);
             let next = next.then(|| len.to_owned());

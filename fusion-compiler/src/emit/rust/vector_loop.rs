@@ -12,9 +12,7 @@ use super::unroll_and_jam::{self, VECTOR_LANES};
 use super::{Emitter, memory, names, scalar, tuple};
 use crate::emit::Writer;
 use crate::ir::graph::Access;
-use crate::ir::kernel::{
-    Address, Builtin, CACHE_LINE, Expr, Fold, Kernel, Lanes, STREAM_LANES, SharedId, Stmt, Value,
-};
+use crate::ir::kernel::{Address, Builtin, CACHE_LINE, Expr, Fold, Kernel, Lanes, SharedId, Stmt, Value};
 use crate::target::tuning_table::cpu;
 
 /// A loop as its function is called.
@@ -271,12 +269,12 @@ impl Emitter<'_> {
     /// A tile from `start` on, in parts of a line, if it can be: each is stored before the next is read, so that memory is read in its
     /// order.
     fn tile(&self, out: &mut Writer, run: &VectorLoop, (streamed, asked): (&[usize], &[Asked])) {
-        self.slices(out, run, ("q", "p"), ("start", STREAM_LANES));
+        self.slices(out, run, ("q", "p"), ("start", cpu::STREAM_LANES));
         ask(out, asked, "q");
         let smallest = streamed.iter().map(|&i| self.element_bytes(&run.streams[i])).min();
         let line = CACHE_LINE / smallest.unwrap_or(CACHE_LINE);
-        let part = if run.is_apart { STREAM_LANES } else { line };
-        out.block(format_args!("for part in (0..{STREAM_LANES}).step_by({part}) {{"), |out| {
+        let part = if run.is_apart { cpu::STREAM_LANES } else { line };
+        out.block(format_args!("for part in (0..{}).step_by({part}) {{", cpu::STREAM_LANES), |out| {
             self.slices(out, run, ("q", "q"), ("part", part));
             for &i in streamed {
                 let element = self.element_of_run(&run.streams[i]);
@@ -288,7 +286,7 @@ impl Emitter<'_> {
                 out.line(format_args!("{OPS}.stream(q{i}, &o{i}.0);"));
             }
         });
-        out.line(format_args!("start += {STREAM_LANES};"));
+        out.line(format_args!("start += {};", cpu::STREAM_LANES));
     }
 
     /// So many elements of runs `{from}0`, `{from}1`, … from one on: `{to}0`, `{to}1`, ….

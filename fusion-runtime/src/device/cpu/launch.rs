@@ -10,6 +10,7 @@ use fusion_compiler::ir::dim::DimExpr;
 use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::kernel::Kernel;
 use fusion_compiler::ir::plan::{Code, Footprint, Space, UniformArg};
+use fusion_compiler::target::tuning_table::runtime;
 use smallvec::SmallVec;
 
 use super::wake_policy::POOL;
@@ -22,22 +23,6 @@ use crate::isa::Isa;
 use crate::kernel::{CpuCode, CpuFn, Launch, PARAMS};
 use crate::prefetch::Prefetcher;
 use crate::window::StridedLayout;
-
-/// Minimum elements of a call that asks all threads at once.
-const PARALLEL_MIN: usize = 1 << 18;
-/// Elements that one thread runs before it looks at the clock, in a call below `PARALLEL_MIN`.
-const PROBE: usize = 1 << 12;
-/// Minimum work per thread, since asking a thread takes time too.
-const EACH: Duration = Duration::from_micros(4);
-/// Maximum assumed slowdown of a call after its first elements: memory is slower than the caches by no more
-/// than this.
-const PACES: u32 = 4;
-/// Chunks per thread of a long call: enough to balance the load of the threads.
-const CHUNKS_PER_THREAD: usize = 16;
-/// Chunks per thread of a call below `LONG`: so few that their start takes no time.
-const SHORT_CHUNKS_PER_THREAD: usize = 4;
-/// Remaining time from which a call counts as long.
-const LONG: Duration = Duration::from_millis(1);
 
 thread_local! {
     /// Memory for the elements of a row, kept for the next launch.
@@ -172,16 +157,20 @@ impl<'a> PreparedLaunch<'a> {
             if streams { stream::run(self, first, end) } else { self.run(first, end, false) }
         };
         // A short call makes no further queries, which would take longer than the start of a kernel.
-        if items <= self.items.of(PROBE) {
+        if items <= self.items.of(runtime::PROBE_ELEMENTS) {
             return run(0, items);
         }
         let threads = rayon::current_num_threads();
-        if threads == 1 || self.items.work() >= PARALLEL_MIN {
-            return distribute((0, items), threads, CHUNKS_PER_THREAD, run);
+        if threads == 1 || self.items.work() >= runtime::PARALLEL_ELEMENTS_MIN {
+            return distribute((0, items), threads, runtime::CHUNKS_PER_THREAD, run);
         }
         let (done, left) = self.begin();
-        let threads = threads.min(1 + (left.as_nanos() / EACH.as_nanos()) as usize);
-        let chunks = if left < LONG { SHORT_CHUNKS_PER_THREAD } else { CHUNKS_PER_THREAD };
+        let threads = threads.min(1 + (left.as_nanos() / runtime::THREAD_WORK_MIN.as_nanos()) as usize);
+        let chunks = if left < runtime::LONG_CALL_MIN {
+            runtime::SHORT_CHUNKS_PER_THREAD
+        } else {
+            runtime::CHUNKS_PER_THREAD
+        };
         distribute((done, items), threads, chunks, run);
     }
 
@@ -190,7 +179,7 @@ impl<'a> PreparedLaunch<'a> {
     /// Returns the number of items done, and the time that one thread would need for the rest.
     fn begin(&self) -> (usize, Duration) {
         let items = self.items.count;
-        let (mut done, mut next) = (0, self.items.of(PROBE));
+        let (mut done, mut next) = (0, self.items.of(runtime::PROBE_ELEMENTS));
         let start = Instant::now();
         let pays = POOL.help_pays(start);
         while next < items {
@@ -201,7 +190,7 @@ impl<'a> PreparedLaunch<'a> {
                 return (done, left);
             }
             // The estimate allows for a slower pace of the rest.
-            next = if left * PACES < pays { items } else { 2 * next };
+            next = if left * runtime::SLOWDOWN_MAX < pays { items } else { 2 * next };
         }
         self.run(done, items, false);
         POOL.done_alone(start, Instant::now());

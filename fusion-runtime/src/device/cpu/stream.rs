@@ -12,6 +12,7 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 use fusion_compiler::ir::graph::Access;
+use fusion_compiler::target::tuning_table::runtime;
 
 use super::launch::PreparedLaunch;
 use crate::cpu_args::CpuBuffer;
@@ -32,29 +33,15 @@ fn last_cache() -> usize {
         });
         #[cfg(not(target_arch = "x86_64"))]
         let largest = std::iter::empty::<usize>();
-        largest.max().map_or(LAST_CACHE, |largest| largest.min(LAST_CACHE_MAX))
+        largest.max().map_or(runtime::LAST_CACHE_BYTES, |largest| largest.min(runtime::LAST_CACHE_BYTES_MAX))
     })
 }
-
-/// Assumed size of the last-level cache of a processor that does not report it.
-const LAST_CACHE: usize = 32 << 20;
-
-/// Maximum assumed size of the last-level cache. A larger cache belongs to a whole socket and is shared: a
-/// Sapphire Rapids reports more than a kernel finds free.
-const LAST_CACHE_MAX: usize = 64 << 20;
 
 /// Returns the limit that `FUSION_CPU_STREAM_BYTES` sets. With this limit kernels stream at any rate.
 fn asked() -> Option<usize> {
     static BYTES: OnceLock<Option<usize>> = OnceLock::new();
     *BYTES.get_or_init(|| std::env::var("FUSION_CPU_STREAM_BYTES").ok()?.parse().ok())
 }
-
-/// Minimum rate for streaming, in bytes per nanosecond and thread. At a lower rate other work on the
-/// processor, not memory, limits the kernel.
-const STREAM_RATE_MIN: f64 = 3.0;
-
-/// Number of elements after which a thread measures its rate.
-const PROBE: usize = 1 << 14;
 
 /// Returns the bytes of all buffers.
 pub(super) fn bytes(buffers: &[CpuBuffer]) -> usize {
@@ -70,11 +57,16 @@ pub(super) fn may_pay(launch: &PreparedLaunch<'_>) -> bool {
 
 /// Runs the items `first..end`. The first of them use plain stores, to measure if streaming pays.
 pub(super) fn run(launch: &PreparedLaunch<'_>, first: usize, end: usize) {
-    let timed = if asked().is_some() { first } else { (first + launch.items.of(PROBE)).min(end) };
+    let timed = if asked().is_some() {
+        first
+    } else {
+        (first + launch.items.of(runtime::STREAM_PROBE_ELEMENTS)).min(end)
+    };
     let start = Instant::now();
     launch.run(first, timed, false);
     let nanoseconds = start.elapsed().as_nanos() as f64;
-    let streams = timed == first || launch.bytes(first, timed) as f64 / nanoseconds >= STREAM_RATE_MIN;
+    let streams =
+        timed == first || launch.bytes(first, timed) as f64 / nanoseconds >= runtime::STREAM_RATE_MIN;
     launch.run(timed, end, streams);
     if streams {
         fence();

@@ -12,24 +12,20 @@ use fusion_compiler::ir::kernel::{
 };
 use fusion_compiler::ir::op::Op;
 use fusion_compiler::ops::scalar::Scalar;
+use fusion_compiler::target::tuning_table::runtime;
 
 use super::column::{Column, apply};
 use crate::kernel::CpuArgs;
 use crate::lanes::Total;
 use crate::window::{Window, Word};
 
-/// Maximum bytes of the lanes of all values of a kernel: most of a small L1 cache.
-const TILE_BYTES: usize = 24 << 10;
-/// Minimum and maximum lanes of a tile. Below the minimum, the interpreter's steps cost more than the cache
-/// saves.
-const TILE_LANES: (usize, usize) = (128, 512);
-
 /// Runs the items of `args`. The kernel is legal for `Dialect::Cpu`.
 pub(super) fn run(kernel: &Kernel, args: &mut CpuArgs<'_>) {
     let memory = kernel.buffers.iter().enumerate().map(|(i, buffer)| Memory::new(args, i, buffer)).collect();
     let uniforms = kernel.uniforms.iter().enumerate().map(|(i, one)| uniform(args, i, one)).collect();
     let columns = kernel.types.iter().map(|ty| Column::new(ty.dtype)).collect();
-    let tile = (TILE_BYTES / (4 * kernel.types.len().max(1))).clamp(TILE_LANES.0, TILE_LANES.1);
+    let tile = (runtime::TILE_BYTES / (4 * kernel.types.len().max(1)))
+        .clamp(runtime::TILE_LANES_MIN, runtime::TILE_LANES_MAX);
     let tile = tile / FOLD_LANES[0] * FOLD_LANES[0];
     let rows = rows(kernel, args);
     Interpreter { kernel, range: args.range(), memory, uniforms, columns, rows, tile }.block(&kernel.body);

@@ -10,16 +10,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Minimum work left, in time of one thread, that pays for waking threads.
-const WAKING_PAYS: Duration = Duration::from_micros(50);
-/// Minimum work left, in time of one thread, that pays for asking threads that are awake.
-const ASKING_PAYS: Duration = Duration::from_micros(8);
-/// Minimum time that a thread searches for work before it sleeps. Calls are close if the gap between them is
-/// shorter.
-const CLOSE: Duration = Duration::from_micros(10);
-/// Number of close calls, each with work for awake threads, after which the next call wakes the threads.
-const CALLS: u32 = 16;
-
+use fusion_compiler::target::tuning_table::runtime;
 /// The policy for the threads of the pool. An application with several pools has one policy for all.
 pub(super) static POOL: Awake = Awake::new();
 
@@ -45,21 +36,21 @@ impl Awake {
     /// Returns the work that a call starting now must have left, in time of one thread, before it asks
     /// others.
     pub(super) fn help_pays(&self, now: Instant) -> Duration {
-        let wakes = || self.calls.load(Relaxed) >= CALLS && self.alone.is_close(now);
+        let wakes = || self.calls.load(Relaxed) >= runtime::CLOSE_CALLS_MIN && self.alone.is_close(now);
         if self.seen.is_close(now) {
-            return ASKING_PAYS;
+            return runtime::ASK_WORK_MIN;
         }
         if !wakes() {
-            return WAKING_PAYS;
+            return runtime::WAKE_WORK_MIN;
         }
         // If no thread joins after all, later calls do not retry at once.
         self.calls.store(0, Relaxed);
-        ASKING_PAYS
+        runtime::ASK_WORK_MIN
     }
 
     /// Records a call that one thread ran alone from `start` to `end`.
     pub(super) fn done_alone(&self, start: Instant, end: Instant) {
-        if end.saturating_duration_since(start) >= ASKING_PAYS {
+        if end.saturating_duration_since(start) >= runtime::ASK_WORK_MIN {
             let calls =
                 if self.alone.is_close(start) { self.calls.load(Relaxed).saturating_add(1) } else { 1 };
             self.calls.store(calls, Relaxed);
@@ -81,7 +72,7 @@ impl Moment {
     }
 
     fn is_close(&self, now: Instant) -> bool {
-        nanos(now).saturating_sub(self.0.load(Relaxed)) <= CLOSE.as_nanos() as u64
+        nanos(now).saturating_sub(self.0.load(Relaxed)) <= runtime::CLOSE_GAP_MAX.as_nanos() as u64
     }
 }
 
@@ -103,7 +94,7 @@ mod tests {
     /// Runs `count` calls on one thread, with `gap` between them, and returns the time of the next call.
     fn calls(pool: &Awake, start: Instant, count: u32, gap: Duration) -> Instant {
         (0..count).fold(start, |start, _| {
-            assert_eq!(pool.help_pays(start), WAKING_PAYS);
+            assert_eq!(pool.help_pays(start), runtime::WAKE_WORK_MIN);
             pool.done_alone(start, start + CALL);
             start + CALL + gap
         })
@@ -112,33 +103,38 @@ mod tests {
     #[test]
     fn threads_that_are_awake_are_asked_for_less() {
         let (pool, start) = (Awake::new(), Instant::now());
-        assert_eq!(pool.help_pays(start), WAKING_PAYS);
+        assert_eq!(pool.help_pays(start), runtime::WAKE_WORK_MIN);
         pool.saw(start);
-        assert_eq!(pool.help_pays(start + CLOSE), ASKING_PAYS);
-        assert_eq!(pool.help_pays(start + 2 * CLOSE), WAKING_PAYS);
+        assert_eq!(pool.help_pays(start + runtime::CLOSE_GAP_MAX), runtime::ASK_WORK_MIN);
+        assert_eq!(pool.help_pays(start + 2 * runtime::CLOSE_GAP_MAX), runtime::WAKE_WORK_MIN);
     }
 
     #[test]
     fn calls_close_behind_each_other_wake_threads_once_in_a_while() {
-        let (pool, gap) = (Awake::new(), CLOSE / 2);
-        let next = calls(&pool, Instant::now(), CALLS, gap);
-        assert_eq!(pool.help_pays(next), ASKING_PAYS);
+        let (pool, gap) = (Awake::new(), runtime::CLOSE_GAP_MAX / 2);
+        let next = calls(&pool, Instant::now(), runtime::CLOSE_CALLS_MIN, gap);
+        assert_eq!(pool.help_pays(next), runtime::ASK_WORK_MIN);
         // No thread joined.
-        let next = calls(&pool, next, CALLS, gap);
-        assert_eq!(pool.help_pays(next), ASKING_PAYS);
+        let next = calls(&pool, next, runtime::CLOSE_CALLS_MIN, gap);
+        assert_eq!(pool.help_pays(next), runtime::ASK_WORK_MIN);
     }
 
     #[test]
     fn calls_that_are_apart_or_short_wake_nobody() {
         let pool = Awake::new();
-        let next = calls(&pool, Instant::now(), 3 * CALLS, 2 * CLOSE);
-        let next = calls(&pool, next + CLOSE, CALLS, CLOSE / 2);
-        assert_eq!(pool.help_pays(next + CLOSE), WAKING_PAYS, "the last is not close");
-        let short = ASKING_PAYS / 2;
-        let last = (0..3 * CALLS).fold(next + CLOSE, |start, _| {
+        let next = calls(&pool, Instant::now(), 3 * runtime::CLOSE_CALLS_MIN, 2 * runtime::CLOSE_GAP_MAX);
+        let next =
+            calls(&pool, next + runtime::CLOSE_GAP_MAX, runtime::CLOSE_CALLS_MIN, runtime::CLOSE_GAP_MAX / 2);
+        assert_eq!(
+            pool.help_pays(next + runtime::CLOSE_GAP_MAX),
+            runtime::WAKE_WORK_MIN,
+            "the last is not close"
+        );
+        let short = runtime::ASK_WORK_MIN / 2;
+        let last = (0..3 * runtime::CLOSE_CALLS_MIN).fold(next + runtime::CLOSE_GAP_MAX, |start, _| {
             pool.done_alone(start, start + short);
             start + short
         });
-        assert_eq!(pool.help_pays(last), WAKING_PAYS);
+        assert_eq!(pool.help_pays(last), runtime::WAKE_WORK_MIN);
     }
 }

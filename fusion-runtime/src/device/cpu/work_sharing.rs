@@ -10,16 +10,14 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use std::{hint, mem};
 
 use super::wake_policy::POOL;
+use fusion_compiler::target::tuning_table::runtime;
 
 /// The work of a call that threads share.
 type Task<'t> = dyn Fn() + Sync + 't;
-
-/// Time that the caller spins for its helpers before it sleeps. Sleeping takes about as long.
-const SPIN: Duration = Duration::from_micros(20);
 
 /// Number of jobs that no thread has taken yet. The number would grow without bound if all threads had long
 /// work.
@@ -82,7 +80,7 @@ impl Drop for Leave<'_> {
         state.is_over = true;
         let start = Instant::now();
         while state.sharing > 0 {
-            if start.elapsed() < SPIN {
+            if start.elapsed() < runtime::SPIN {
                 drop(state);
                 (0..32).for_each(|_| hint::spin_loop());
                 state = self.0.state();
