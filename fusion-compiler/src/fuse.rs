@@ -28,7 +28,7 @@ pub use loops::fuse_for;
 
 /// Result of fusion.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fused {
+pub struct Grouping {
     /// Groups, in an order in which they can run.
     pub groups: Vec<Group>,
     /// Temporaries, which only other groups read, each with its reason.
@@ -105,7 +105,7 @@ pub enum Reason {
 }
 
 /// Fuses a graph. Kernels bind the parameters in `twice` as two buffers: old and new value.
-pub fn fuse(graph: &Graph, facts: &TargetFacts, twice: &BTreeSet<ParamId>) -> Fused {
+pub fn fuse(graph: &Graph, facts: &TargetFacts, twice: &BTreeSet<ParamId>) -> Grouping {
     let budget = Budget::new(facts, twice);
     let mut cuts = BTreeMap::new();
     if graph.fusing == Fusing::Off {
@@ -130,7 +130,7 @@ fn without_unread(
     budget: Budget<'_>,
     (groups, apart): (Vec<Group>, BTreeMap<usize, Reason>),
     mut cuts: BTreeMap<NodeId, Reason>,
-) -> Fused {
+) -> Grouping {
     let read = |node| groups.iter().any(|group| group.loads.contains(&Load::Stored(node)));
     let unread = |store: &Store| store.output.is_none() && !read(store.node);
     let mut kept = groups.clone();
@@ -153,12 +153,12 @@ fn finish(
     groups: Vec<Group>,
     boundaries: BTreeMap<NodeId, Reason>,
     apart: BTreeMap<usize, Reason>,
-) -> Fused {
+) -> Grouping {
     let double_buffered = graph.outputs.iter().enumerate().filter_map(|(i, output)| match output.dest {
         Dest::InPlace(param) => in_place::is_read_late(graph, &groups, i, param).then_some(param),
         Dest::Fresh => None,
     });
-    Fused { double_buffered: double_buffered.collect(), boundaries, apart, groups: ordered(groups) }
+    Grouping { double_buffered: double_buffered.collect(), boundaries, apart, groups: ordered(groups) }
 }
 
 /// Sorts groups topologically: each comes after the groups it reads from.

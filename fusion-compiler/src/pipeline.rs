@@ -11,7 +11,7 @@ use proc_macro2::{Ident, Span, TokenStream};
 use rustc_hash::FxHashMap;
 
 use crate::check::{self, Function, Source};
-use crate::fuse::{Fused, Reason};
+use crate::fuse::{Grouping, Reason};
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{Fusing, Graph, Math, NodeId, SpanId};
 use crate::ir::kernel::{Expr, Kernel, LoopKind, Stmt, Uniform};
@@ -231,7 +231,7 @@ pub fn kernel_boundaries(graph: Graph, targets: &[Target]) -> Vec<KernelBoundari
     let targets: Vec<Target> = targets.iter().filter(able).copied().collect();
     let facts: Vec<TargetFacts> = targets.iter().map(|&target| target::facts(target)).collect();
     let fused = fuse::fuse_for(graph.clone(), &facts);
-    let of_target = |(target, (graph, fused)): (Target, (Graph, Fused))| {
+    let of_target = |(target, (graph, fused)): (Target, (Graph, Grouping))| {
         let boundary = |node: NodeId, reason: &Reason| KernelBoundary {
             value: assemble::value_name(&graph, node),
             reason: reason_text(&graph, reason).into(),

@@ -92,7 +92,7 @@ pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args:
 
 /// Evaluates a call of an operation that the compiler itself defines. Returns none if none has the name.
 fn built_in(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args: &[Arg]) -> Option<Value> {
-    if let Some(kind) = reduce::Kind::from_name(name) {
+    if let Some(kind) = reduce::ReduceKind::from_name(name) {
         return Some(reduce::reduce(b, env, at, kind, args));
     }
     if let Some(kind) = index::Kind::from_name(name) {

@@ -24,33 +24,33 @@ pub(super) const NAMES: [&str; 16] = [
 
 /// The operation of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ReduceKind {
     Combine(Reduce),
     Mean,
 }
 
-impl Kind {
-    pub(super) fn from_name(name: &str) -> Option<Kind> {
+impl ReduceKind {
+    pub(super) fn from_name(name: &str) -> Option<ReduceKind> {
         Some(match name {
-            "sum" => Kind::Combine(Reduce::Sum),
-            "prod" => Kind::Combine(Reduce::Prod),
-            "max" => Kind::Combine(Reduce::Max),
-            "min" => Kind::Combine(Reduce::Min),
-            "mean" => Kind::Mean,
+            "sum" => ReduceKind::Combine(Reduce::Sum),
+            "prod" => ReduceKind::Combine(Reduce::Prod),
+            "max" => ReduceKind::Combine(Reduce::Max),
+            "min" => ReduceKind::Combine(Reduce::Min),
+            "mean" => ReduceKind::Mean,
             _ => return None,
         })
     }
 
     fn name(self) -> &'static str {
         match self {
-            Kind::Combine(reduce) => reduce.name(),
-            Kind::Mean => "mean",
+            ReduceKind::Combine(reduce) => reduce.name(),
+            ReduceKind::Mean => "mean",
         }
     }
 
     /// Returns true if the name is also a function of two values.
     fn compares(self) -> bool {
-        matches!(self, Kind::Combine(Reduce::Max | Reduce::Min))
+        matches!(self, ReduceKind::Combine(Reduce::Max | Reduce::Min))
     }
 }
 
@@ -74,7 +74,7 @@ fn is_dims(b: &Builder<'_>, env: &Env, value: &Value, last: &Expr) -> bool {
 }
 
 /// Evaluates `sum(x, D)`, `sum(x, (H, W))` or `sum(x)`.
-pub(super) fn reduce(b: &mut Builder<'_>, env: &mut Env, at: At, kind: Kind, args: &[Arg]) -> Value {
+pub(super) fn reduce(b: &mut Builder<'_>, env: &mut Env, at: At, kind: ReduceKind, args: &[Arg]) -> Value {
     let name = kind.name();
     if let Some(label) = args.iter().find_map(|arg| arg.name.as_ref()) {
         return b.error(label.at, hints::named_argument(name, &label.text));
@@ -101,7 +101,7 @@ pub(super) fn reduce(b: &mut Builder<'_>, env: &mut Env, at: At, kind: Kind, arg
         && kind.compares()
         && !is_dims(b, env, &value, last)
     {
-        let op = if kind == Kind::Combine(Reduce::Max) { Op::Max } else { Op::Min };
+        let op = if kind == ReduceKind::Combine(Reduce::Max) { Op::Max } else { Op::Min };
         let other = single(b, env, last);
         let operands = vec![(value, Snippet::of(&operand.value)), (other, Snippet::of(last))];
         return apply(b, at, op, name, operands);
@@ -114,7 +114,7 @@ pub(super) fn reduce(b: &mut Builder<'_>, env: &mut Env, at: At, kind: Kind, arg
     if dtype == DType::Bool {
         return b.error(at, diag::wants_number(b.called(name), dtype));
     }
-    if kind == Kind::Mean && !dtype.is_float() {
+    if kind == ReduceKind::Mean && !dtype.is_float() {
         return b.error(at, diag::wants_float(b.called(name), dtype));
     }
     let has = b.graph.node(id).axes;
@@ -127,7 +127,7 @@ pub(super) fn reduce(b: &mut Builder<'_>, env: &mut Env, at: At, kind: Kind, arg
         },
     };
     // Sums and products of 8-bit and 16-bit integers would wrap, so `i32` accumulates them.
-    let sums = matches!(kind, Kind::Combine(Reduce::Sum | Reduce::Prod));
+    let sums = matches!(kind, ReduceKind::Combine(Reduce::Sum | Reduce::Prod));
     let id = if sums && dtype.is_narrow() && dtype.is_int() { widened(b, id, DType::I32) } else { Some(id) };
     let Some(id) = id else { return Value::Unknown };
     combine(b, at, kind, id, &axes)
@@ -138,15 +138,15 @@ pub(super) fn reduce(b: &mut Builder<'_>, env: &mut Env, at: At, kind: Kind, arg
 fn strict_mean(b: &mut Builder<'_>, at: At, id: NodeId, axes: &[AxisId]) -> Value {
     let dtype = b.graph.node(id).dtype;
     let Some(wide) = widened(b, id, DType::F32) else { return Value::Unknown };
-    match combine(b, at, Kind::Mean, wide, axes) {
+    match combine(b, at, ReduceKind::Mean, wide, axes) {
         Value::Node(mean) => known(widened(b, mean, dtype)),
         other => other,
     }
 }
 
-fn combine(b: &mut Builder<'_>, at: At, kind: Kind, id: NodeId, axes: &[AxisId]) -> Value {
+fn combine(b: &mut Builder<'_>, at: At, kind: ReduceKind, id: NodeId, axes: &[AxisId]) -> Value {
     let is_half = b.graph.node(id).dtype.is_narrow() && b.graph.node(id).dtype.is_float();
-    if kind == Kind::Mean && is_half && b.graph.math == Math::Strict {
+    if kind == ReduceKind::Mean && is_half && b.graph.math == Math::Strict {
         return strict_mean(b, at, id, axes);
     }
     let span = b.place(at);
@@ -159,8 +159,8 @@ fn combine(b: &mut Builder<'_>, at: At, kind: Kind, id: NodeId, axes: &[AxisId])
     let set: AxisSet = axes.iter().copied().collect();
     let (dtype, has) = (b.graph.node(id).dtype, b.graph.node(id).axes);
     let combine = match kind {
-        Kind::Combine(combine) => combine,
-        Kind::Mean => Reduce::Sum,
+        ReduceKind::Combine(combine) => combine,
+        ReduceKind::Mean => Reduce::Sum,
     };
     let none = axes.iter().find(|&&axis| b.graph.axis(axis).extent.as_const() == Some(0));
     let combined = match none {
@@ -178,7 +178,7 @@ fn combine(b: &mut Builder<'_>, at: At, kind: Kind, id: NodeId, axes: &[AxisId])
         }),
     };
     let Some(sum) = combined else { return Value::Unknown };
-    if kind != Kind::Mean {
+    if kind != ReduceKind::Mean {
         return Value::Node(sum);
     }
     let count = DimExpr::product(axes.iter().map(|&axis| &b.graph.axis(axis).extent));
@@ -204,7 +204,7 @@ fn of_nothing(
 fn reduced(
     b: &mut Builder<'_>,
     env: &Env,
-    kind: Kind,
+    kind: ReduceKind,
     arg: &Expr,
     id: NodeId,
 ) -> Option<(NodeId, Vec<AxisId>)> {

@@ -67,7 +67,7 @@ pub type Mistakes = Vec<Mistake>;
 
 /// The kind of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind<'t> {
+pub enum ParamType<'t> {
     /// A tensor with these dims, as a signature lists them: `N, C = 3`.
     Tensor(DType, &'t str),
     /// A number of the host.
@@ -111,10 +111,10 @@ impl Session {
     ///
     /// # Errors
     /// The mistakes in the dims of a tensor, or in the name of an extent.
-    pub fn param(&mut self, name: &str, kind: Kind<'_>) -> Result<Option<ValueId>, Mistakes> {
-        let text = if let Kind::Tensor(_, dims) = kind { dims } else { name };
+    pub fn param(&mut self, name: &str, kind: ParamType<'_>) -> Result<Option<ValueId>, Mistakes> {
+        let text = if let ParamType::Tensor(_, dims) = kind { dims } else { name };
         let made = on_thread(|| match kind {
-            Kind::Tensor(dtype, text) => {
+            ParamType::Tensor(dtype, text) => {
                 stored(dtype)?;
                 let (dims, sink) = parsed(text, parse::dim_list)?;
                 self.checked(text, sink, |b, env| {
@@ -124,10 +124,10 @@ impl Session {
                     add_param(b, (name, dtype, kind), set).map(|value| vec![value])
                 })
             }
-            Kind::Scalar(dtype) => self.checked(text, word(name), |b, _| {
+            ParamType::Scalar(dtype) => self.checked(text, word(name), |b, _| {
                 add_param(b, (name, dtype, ParamKind::Scalar), AxisSet::EMPTY).map(|value| vec![value])
             }),
-            Kind::Dim => {
+            ParamType::Dim => {
                 let (dims, sink) = parsed(text, parse::dim_list)?;
                 if !matches!(dims.as_slice(), [Dim { name: one, extent: None, .. }] if one.text == name) {
                     let message = format!("`{name}` is no name of a dim: write one, like `N`");

@@ -8,14 +8,14 @@
 use std::collections::BTreeSet;
 
 use super::rules::Budget;
-use super::{Fused, Group, Reason, Store, fuse, is_column_major, load_order};
+use super::{Group, Grouping, Reason, Store, fuse, is_column_major, load_order};
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AxisSet, Graph, NodeKind, ParamId};
 use crate::target::TargetFacts;
 use crate::target::tuning_table::gpu;
 
 /// Fuses a graph for targets with these facts. Each target's graph has its own set of looped axes.
-pub fn fuse_for(mut graph: Graph, facts: &[TargetFacts]) -> Vec<(Graph, Fused)> {
+pub fn fuse_for(mut graph: Graph, facts: &[TargetFacts]) -> Vec<(Graph, Grouping)> {
     let mut fused = fuse_all(&graph, facts);
     while let Some(better) = with_a_loop(&graph, &fused, facts) {
         (graph, fused) = better;
@@ -27,13 +27,13 @@ pub fn fuse_for(mut graph: Graph, facts: &[TargetFacts]) -> Vec<(Graph, Fused)> 
 
 /// Fuses the graph for all targets. The set of parameters that are bound twice depends on the kernels of all
 /// targets, so it grows until all groups fit.
-fn fuse_all(graph: &Graph, facts: &[TargetFacts]) -> Vec<Fused> {
+fn fuse_all(graph: &Graph, facts: &[TargetFacts]) -> Vec<Grouping> {
     let mut twice = BTreeSet::new();
     loop {
-        let fused: Vec<Fused> = facts.iter().map(|facts| fuse(graph, facts, &twice)).collect();
+        let fused: Vec<Grouping> = facts.iter().map(|facts| fuse(graph, facts, &twice)).collect();
         let double_buffered: BTreeSet<ParamId> =
             fused.iter().flat_map(|fused| fused.double_buffered.clone()).collect();
-        let fits = |(fused, facts): (&Fused, &TargetFacts)| {
+        let fits = |(fused, facts): (&Grouping, &TargetFacts)| {
             fused
                 .groups
                 .iter()
@@ -49,8 +49,8 @@ fn fuse_all(graph: &Graph, facts: &[TargetFacts]) -> Vec<Fused> {
 /// Returns the graph with one more looped set of axes, if that saves kernels. Candidates are the unrolled
 /// axes of reductions that had to be stored. Static indices are no candidates: a gathered tensor must fit in
 /// one binding.
-fn with_a_loop(graph: &Graph, fused: &[Fused], facts: &[TargetFacts]) -> Option<(Graph, Vec<Fused>)> {
-    let kernels = |fused: &[Fused]| fused.iter().map(|fused| fused.groups.len()).sum::<usize>();
+fn with_a_loop(graph: &Graph, fused: &[Grouping], facts: &[TargetFacts]) -> Option<(Graph, Vec<Grouping>)> {
+    let kernels = |fused: &[Grouping]| fused.iter().map(|fused| fused.groups.len()).sum::<usize>();
     let stored = fused.iter().flat_map(|fused| &fused.boundaries);
     let stored = stored.filter(|(_, reason)| matches!(reason, Reason::Layout(_) | Reason::Rows(_)));
     let stored = stored.filter(|(id, _)| matches!(graph.node(**id).kind, NodeKind::Reduce(..)));
@@ -66,10 +66,10 @@ fn with_a_loop(graph: &Graph, fused: &[Fused], facts: &[TargetFacts]) -> Option<
 /// Adds loops along axes that are too long to unroll on this target. A loop must not add kernels or double
 /// buffered parameters.
 fn with_long_loops(
-    (mut graph, mut fused): (Graph, Fused),
+    (mut graph, mut fused): (Graph, Grouping),
     facts: &TargetFacts,
     twice: &BTreeSet<ParamId>,
-) -> (Graph, Fused) {
+) -> (Graph, Grouping) {
     let elements = |axes: &AxisSet| -> i64 {
         axes.iter().filter_map(|axis| graph.axis(axis).extent.as_const()).product()
     };

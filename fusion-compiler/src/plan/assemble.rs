@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::FusedGraph;
-use crate::fuse::{Fused, Group, Load, Reason, Store};
+use crate::fuse::{Group, Grouping, Load, Reason, Store};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{self, Access, AxisId, AxisSet, Graph, NodeId, NodeKind, ParamId};
@@ -27,7 +27,7 @@ pub struct Memory<'g> {
 
 impl<'g> Memory<'g> {
     /// Decides which parameters are overwritten in place, for all targets together.
-    pub fn new<'f>(graph: &'g Graph, fused: impl IntoIterator<Item = &'f Fused>) -> Memory<'g> {
+    pub fn new<'f>(graph: &'g Graph, fused: impl IntoIterator<Item = &'f Grouping>) -> Memory<'g> {
         let double_buffered: BTreeSet<ParamId> =
             fused.into_iter().flat_map(|fused| fused.double_buffered.clone()).collect();
         let mut made = 0;
@@ -162,7 +162,7 @@ pub(crate) fn kernel_name(graph: &Graph, i: usize) -> String {
     format!("fuse_{}_{i}", plain.trim_matches('_'))
 }
 
-fn temporary(graph: &Graph, fused: &Fused, writer: usize, store: &Store) -> Temporary {
+fn temporary(graph: &Graph, fused: &Grouping, writer: usize, store: &Store) -> Temporary {
     let reads = |group: &Group| group.loads.contains(&Load::Stored(store.node));
     let last = fused.groups.iter().rposition(reads).unwrap_or(writer);
     Temporary {
@@ -312,7 +312,7 @@ pub(crate) fn reason_text(graph: &Graph, reason: &Reason) -> Text {
 }
 
 /// Returns the bytes that all groups read and write.
-pub(crate) fn all_bytes(graph: &Graph, fused: &Fused) -> DimExpr {
+pub(crate) fn all_bytes(graph: &Graph, fused: &Grouping) -> DimExpr {
     collect_terms(graph, fused.groups.iter().flat_map(|group| traffic(graph, group)))
 }
 

@@ -8,7 +8,7 @@ pub(crate) mod variant_summary;
 
 use std::sync::Arc;
 
-use crate::fuse::Fused;
+use crate::fuse::Grouping;
 use crate::ir::graph::Graph;
 use crate::ir::kernel::Kernel;
 use crate::ir::plan::{Program, Target, VariantSummary};
@@ -27,7 +27,7 @@ pub struct FusedGraph {
     /// Graph, with the axes that are looped on the target.
     pub graph: Graph,
     /// Groups of the graph.
-    pub fused: Fused,
+    pub fused: Grouping,
 }
 
 /// The compiled program of a fused graph.

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::{Compiled, FusedGraph};
-use crate::fuse::{Fused, Group, Load, Reason, Store, is_op};
+use crate::fuse::{Group, Grouping, Load, Reason, Store, is_op};
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet, Dest, Graph, NodeId, SpanId};
 use crate::ir::plan::{Array, ArrayKind, Boundary, GroupSummary, Summary, Text, Traffic, VariantSummary};
@@ -20,7 +20,7 @@ pub type Locate<'a> = &'a dyn Fn(SpanId) -> (u32, u32);
 
 /// Summarizes fusion, compared with one kernel for every operation. Programs with the same groups share one
 /// summary.
-pub fn summary(made: &[Compiled<'_>], unfused: &Fused, locate: Locate<'_>) -> Summary {
+pub fn summary(made: &[Compiled<'_>], unfused: &Grouping, locate: Locate<'_>) -> Summary {
     let mut alike: Vec<Vec<(usize, &Compiled<'_>)>> = Vec::new();
     for one in made.iter().enumerate() {
         match alike.iter_mut().find(|known| known[0].1.of.fused.groups == one.1.of.fused.groups) {
@@ -33,7 +33,7 @@ pub fn summary(made: &[Compiled<'_>], unfused: &Fused, locate: Locate<'_>) -> Su
     Summary { others: summaries.collect(), ..first }
 }
 
-fn summary_of(made: &[(usize, &Compiled<'_>)], unfused: &Fused, locate: Locate<'_>) -> Summary {
+fn summary_of(made: &[(usize, &Compiled<'_>)], unfused: &Grouping, locate: Locate<'_>) -> Summary {
     let FusedGraph { graph, fused, .. } = made[0].1.of;
     let arrays = Arrays::new(graph, fused);
     let group = |(i, group): (usize, &Group)| {
@@ -73,7 +73,7 @@ struct Arrays {
 }
 
 impl Arrays {
-    fn new(graph: &Graph, fused: &Fused) -> Arrays {
+    fn new(graph: &Graph, fused: &Grouping) -> Arrays {
         let mut arrays = Arrays { all: Vec::new(), loads: BTreeMap::new(), outputs: BTreeMap::new() };
         for &load in fused.groups.iter().flat_map(|group| &group.loads) {
             if let Load::Param(param) = load

@@ -46,7 +46,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fusion_compiler::check::session::{Kind, Mistake, Mistakes, Returned, Session, ValueId};
+use fusion_compiler::check::session::{Mistake, Mistakes, ParamType, Returned, Session, ValueId};
 use fusion_compiler::ir::dtype::{Const, DType, round, saturate};
 use fusion_compiler::ir::graph::{self as ir, Fusing, Math};
 use fusion_compiler::ir::plan::Target;
@@ -175,8 +175,9 @@ impl Graph {
     /// # Errors
     /// `Error::Graph` for a name that is taken.
     pub fn scalar<T: Element>(&mut self, name: &str) -> Result<Value> {
-        let value = self.parameter((name, Kind::Scalar(T::DTYPE)), format!("{name}: {}", T::DTYPE), None)?;
-        Ok(self.value(value.unwrap_or_else(|| unreachable!("a number has a value"))))
+        let (dtype, kind) = (T::DTYPE, ParamType::Scalar(T::DTYPE));
+        let id = self.parameter((name, kind), format!("{name}: {dtype}"), None)?;
+        Ok(self.value(id.unwrap_or_else(|| unreachable!("a number has a value"))))
     }
 
     /// Adds an extent that each call passes, under the name of the dim.
@@ -184,7 +185,7 @@ impl Graph {
     /// # Errors
     /// `Error::Graph` for a name that is taken, or that is no name of a dim.
     pub fn dim(&mut self, name: &str) -> Result<()> {
-        self.parameter((name, Kind::Dim), format!("{name}: dim"), None).map(|_| ())
+        self.parameter((name, ParamType::Dim), format!("{name}: dim"), None).map(|_| ())
     }
 
     /// Adds a node: a text of the language with one value. The text may have statements before the value.
@@ -346,8 +347,7 @@ impl Graph {
         self
     }
 
-    /// Rounds each operation to its declared type, as `#[fuse(strict)]` does: call it before the first node,
-    /// since operations of earlier nodes round no more than before.
+    /// Rounds each operation to its declared type, as `#[fuse(strict)]` does. Earlier nodes stay as they are.
     pub fn strict(&mut self) -> &mut Graph {
         self.session.set_math(Math::Strict);
         self
@@ -472,17 +472,17 @@ impl Graph {
 
     fn tensor(&mut self, name: &str, dtype: DType, dims: &str, tensor: Option<OnDevice>) -> Result<Value> {
         let line = format!("{name}: {dtype}[{dims}]");
-        let value = self.parameter((name, Kind::Tensor(dtype, dims)), line, tensor)?;
+        let value = self.parameter((name, ParamType::Tensor(dtype, dims)), line, tensor)?;
         Ok(self.value(value.unwrap_or_else(|| unreachable!("a tensor has a value"))))
     }
 
     fn parameter(
         &mut self,
-        (name, kind): (&str, Kind<'_>),
+        (name, kind): (&str, ParamType<'_>),
         line: String,
         tensor: Option<OnDevice>,
     ) -> Result<Option<ValueId>> {
-        if !matches!(kind, Kind::Dim) && !is_printable(name) {
+        if !matches!(kind, ParamType::Dim) && !is_printable(name) {
             let message = format!("an input is named {name:?}: give it a name without control characters");
             return Err(self.error(&self.next(""), message));
         }

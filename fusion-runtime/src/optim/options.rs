@@ -5,7 +5,7 @@ use crate::error::Error;
 use super::rule::{Adagrad, Adam, AdamW, Lion, Precision, RmsProp, Rule, Sgd};
 
 /// A value of an option.
-trait Value: Sized {
+trait OptionValue: Sized {
     /// Formats the value exactly, so that `parse` returns the same value.
     fn text(&self) -> String;
 
@@ -17,7 +17,7 @@ trait Value: Sized {
     }
 }
 
-impl Value for f64 {
+impl OptionValue for f64 {
     fn text(&self) -> String {
         format!("{self:?}")
     }
@@ -36,7 +36,7 @@ impl Value for f64 {
     }
 }
 
-impl Value for bool {
+impl OptionValue for bool {
     fn text(&self) -> String {
         self.to_string()
     }
@@ -46,7 +46,7 @@ impl Value for bool {
     }
 }
 
-impl Value for [f64; 2] {
+impl OptionValue for [f64; 2] {
     fn text(&self) -> String {
         format!("{:?}, {:?}", self[0], self[1])
     }
@@ -62,7 +62,7 @@ impl Value for [f64; 2] {
     }
 }
 
-impl Value for Precision {
+impl OptionValue for Precision {
     fn text(&self) -> String {
         format!("{self:?}")
     }
@@ -116,7 +116,7 @@ options! {
     Lion { lr betas weight_decay maximize }
 }
 
-fn parsed<'t, V: Value>(name: &str, text: impl Fn(&str) -> Option<&'t str>) -> Result<V, String> {
+fn parsed<'t, V: OptionValue>(name: &str, text: impl Fn(&str) -> Option<&'t str>) -> Result<V, String> {
     let text = text(name).ok_or_else(|| format!("the option `{name}` is missing"))?;
     let value = V::parse(text).filter(|value| value.lacks(name).is_none());
     value.ok_or_else(|| format!("the option `{name}` cannot be `{text}`"))

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 
-use super::super::session::{Kind, Returned, Session};
+use super::super::session::{ParamType, Returned, Session};
 use super::super::{Source, front_end};
 use crate::ir::dtype::DType;
 use crate::ir::plan::Target;
@@ -135,7 +135,7 @@ fn no_texts_make_a_session_panic() {
     let (mut accepted, mut refused) = (0, 0);
     for round in 0..1200 {
         let mut session = Session::new("f");
-        let x = session.param("x", Kind::Tensor(DType::F32, "N, D = 6")).expect("the dims are right");
+        let x = session.param("x", ParamType::Tensor(DType::F32, "N, D = 6")).expect("the dims are right");
         let x = x.expect("a tensor has a value");
         let mut tokens = TokenStream::from_str(TEXTS[round % TEXTS.len()]).unwrap();
         for _ in 0..=random.below(3) {

@@ -1,6 +1,6 @@
 //! Functions that are checked part by part.
 
-use crate::check::session::{Kind, Mistakes, Returned, Session, ValueId};
+use crate::check::session::{Mistakes, ParamType, Returned, Session, ValueId};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{Graph, NodeKind};
 use crate::ir::plan::Target;
@@ -9,7 +9,7 @@ use crate::{kernel_boundaries, optimize};
 
 fn tensor(session: &mut Session, name: &str, dims: &str) -> ValueId {
     session
-        .param(name, Kind::Tensor(DType::F32, dims))
+        .param(name, ParamType::Tensor(DType::F32, dims))
         .expect("the dims are right")
         .expect("a tensor has a value")
 }
@@ -45,12 +45,12 @@ fn mistakes_leave_the_session_as_it_was() {
         let _ = message(session.text(text, &[("x", x)], Some(1)));
         assert_eq!(format!("{session:?}"), before, "{text}");
     }
-    assert!(session.param("y", Kind::Tensor(DType::F32, "D = 7")).is_err());
+    assert!(session.param("y", ParamType::Tensor(DType::F32, "D = 7")).is_err());
     assert_eq!(format!("{session:?}"), before);
 }
 
-/// Dims that a text makes are its own: another text may give the same name to other dims, and dims of values
-/// are seen by later texts.
+/// Dims that a text makes are its own. Another text may give the same name to other dims. Later texts see
+/// dims of values.
 #[test]
 fn names_of_texts_end_with_them() {
     let mut session = Session::new("f");
