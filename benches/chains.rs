@@ -191,7 +191,7 @@ fn measure(criterion: &mut Criterion, bench: &mut Bench) -> Result<()> {
 }
 
 /// Times of one round.
-struct Turn {
+struct Round {
     copy: Duration,
     /// Time of a plain copy, on the CPU only.
     memcpy: Option<Duration>,
@@ -200,33 +200,36 @@ struct Turn {
 }
 
 /// Measures all candidates in alternation and prints the ratios.
-fn table(bench: &mut Bench, turns: usize) -> Result<()> {
+fn table(bench: &mut Bench, rounds: usize) -> Result<()> {
     let mut memcpy = (bench.kind == "CPU").then(|| Memcpy::new(bench.elements));
-    let mut turn = || -> Result<Turn> {
+    let mut round = || -> Result<Round> {
         let copy = bench.time(copy::into)?;
         let memcpy = memcpy.as_mut().map(Memcpy::time);
         let both = |chain: &Chain| Ok((bench.time(chain.fused)?, bench.time(chain.unfused)?));
-        Ok(Turn { copy, memcpy, chains: CHAINS.iter().map(both).collect::<Result<_>>()? })
+        Ok(Round { copy, memcpy, chains: CHAINS.iter().map(both).collect::<Result<_>>()? })
     };
     // The first round warms caches and the pool.
-    turn()?;
-    let turns: Vec<Turn> = (0..turns).map(|_| turn()).collect::<Result<_>>()?;
+    round()?;
+    let rounds: Vec<Round> = (0..rounds).map(|_| round()).collect::<Result<_>>()?;
     let rate = |moved: usize, time: Duration| bench.bytes(moved) as f64 / time.as_nanos() as f64;
 
-    println!("\n{}, {} elements, medians of {} turns", bench.device.name(), bench.elements, turns.len());
-    println!("  copy by a kernel: {:6.2} GB/s", median(turns.iter().map(|turn| rate(MOVED_COPY, turn.copy))));
-    if let Some(memcpy) = median_of(turns.iter().map(|turn| Some(rate(MOVED_COPY, turn.memcpy?)))) {
+    println!("\n{}, {} elements, medians of {} rounds", bench.device.name(), bench.elements, rounds.len());
+    println!(
+        "  copy by a kernel: {:6.2} GB/s",
+        median(rounds.iter().map(|round| rate(MOVED_COPY, round.copy)))
+    );
+    if let Some(memcpy) = median_of(rounds.iter().map(|round| Some(rate(MOVED_COPY, round.memcpy?)))) {
         println!("  copy by memcpy:   {memcpy:6.2} GB/s");
     }
     println!("  ops  fused GB/s  of kernel copy  of memcpy  unfused/fused  predicted  of that");
     for (i, chain) in CHAINS.iter().enumerate() {
-        let fused = |turn: &Turn| rate(MOVED_FUSED, turn.chains[i].0);
-        let gain = |turn: &Turn| turn.chains[i].1.as_secs_f64() / turn.chains[i].0.as_secs_f64();
-        let of_copy = median(turns.iter().map(|turn| fused(turn) / rate(MOVED_COPY, turn.copy)));
-        let of_memcpy = turns.iter().map(|turn| Some(fused(turn) / rate(MOVED_COPY, turn.memcpy?)));
+        let fused = |round: &Round| rate(MOVED_FUSED, round.chains[i].0);
+        let gain = |round: &Round| round.chains[i].1.as_secs_f64() / round.chains[i].0.as_secs_f64();
+        let of_copy = median(rounds.iter().map(|round| fused(round) / rate(MOVED_COPY, round.copy)));
+        let of_memcpy = rounds.iter().map(|round| Some(fused(round) / rate(MOVED_COPY, round.memcpy?)));
         let of_memcpy =
             median_of(of_memcpy).map_or_else(|| "-".into(), |share| format!("{:.0}%", 100.0 * share));
-        let (speed, gained) = (median(turns.iter().map(fused)), median(turns.iter().map(gain)));
+        let (speed, gained) = (median(rounds.iter().map(fused)), median(rounds.iter().map(gain)));
         let predicted = chain.moved_unfused as f64 / MOVED_FUSED as f64;
         println!(
             "  {:3}  {speed:10.2}  {:13.0}%  {of_memcpy:>9}  {gained:13.2}  {predicted:9.2}  {:6.0}%",

@@ -450,10 +450,10 @@ fn main() -> Result<()> {
     // `cargo test --benches` only tests that everything runs. Times of the simulator mean nothing.
     let is_real = !device.name().starts_with("CUDA simulator");
     let measuring = is_real && std::env::args().any(|arg| arg == "--bench");
-    let (sizes, turns, calls_max) = if measuring { (vec![20, 23, 26], 25, 20) } else { (vec![12], 1, 1) };
+    let (sizes, rounds, calls_max) = if measuring { (vec![20, 23, 26], 25, 20) } else { (vec![12], 1, 1) };
     let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|wanted| name.contains(wanted));
-    println!("{}: medians of {turns} turns, by events", device.name());
+    println!("{}: medians of {rounds} rounds, by events", device.name());
     if measuring {
         // No kernel is compiled yet.
         calls(&device)?;
@@ -466,7 +466,7 @@ fn main() -> Result<()> {
         let (_, copy) = FLAT[0];
         let mut copies = (driver, copy(&device, elements)?);
         for (name, make) in workloads.iter().filter(|(name, _)| is_wanted(name)) {
-            match measure(&mut copies, make(&device, elements), (turns, calls_max)) {
+            match measure(&mut copies, make(&device, elements), (rounds, calls_max)) {
                 Ok(rows) => rows.iter().skip(usize::from(name != "copy")).for_each(|row| println!("{row}")),
                 Err(error @ Error::OutOfMemory { .. }) => println!("{elements:>10}  {name}: {error}"),
                 Err(error) => return Err(error),
@@ -559,11 +559,11 @@ fn timed(
 fn measure(
     (driver, kernel): &mut (DriverCopy, Workload),
     workload: Result<Workload>,
-    (turns, calls_max): (usize, u32),
+    (rounds, calls_max): (usize, u32),
 ) -> Result<[Row; 2]> {
     let (mut workload, device, elements) = (workload?, &driver.device, driver.elements);
     // Seconds per byte of the driver's copy, of the kernel's copy, and of the work.
-    let mut turn = || -> Result<[f64; 3]> {
+    let mut round = || -> Result<[f64; 3]> {
         let of = |bytes: u64, time: Duration| time.as_secs_f64() / bytes as f64;
         Ok([
             of(driver.bytes(), timed(device, (driver.bytes(), calls_max), |times| driver.run(times))?),
@@ -572,15 +572,15 @@ fn measure(
         ])
     };
     // The first round loads modules and fills the pool.
-    turn()?;
-    let turns: Vec<[f64; 3]> = (0..turns).map(|_| turn()).collect::<Result<_>>()?;
+    round()?;
+    let rounds: Vec<[f64; 3]> = (0..rounds).map(|_| round()).collect::<Result<_>>()?;
     let row = |name, bytes: u64, which: usize| Row {
         elements,
         name,
         bytes,
-        time: Duration::from_secs_f64(bytes as f64 * median(turns.iter().map(|turn| turn[which]))),
-        of_driver: median(turns.iter().map(|turn| turn[0] / turn[which])),
-        of_kernel: median(turns.iter().map(|turn| turn[1] / turn[which])),
+        time: Duration::from_secs_f64(bytes as f64 * median(rounds.iter().map(|round| round[which]))),
+        of_driver: median(rounds.iter().map(|round| round[0] / round[which])),
+        of_kernel: median(rounds.iter().map(|round| round[1] / round[which])),
     };
     Ok([row("copy by the driver".into(), driver.bytes(), 0), row(workload.name.clone(), workload.bytes, 2)])
 }

@@ -1,6 +1,6 @@
 //! Graphs at run time on the CPU, compared with the macro: the first run of a new graph, and long chains.
 //!
-//! `cargo bench --features graph --bench graph` runs the benchmark. The graph and the macro run by turns, on
+//! `cargo bench --features graph --bench graph` runs the benchmark. The graph and the macro run alternately, on
 //! one thread for each processor.
 
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! Times of reductions and norms of short rows, in nanoseconds per row.
 //!
 //! `cargo bench --bench rows` takes rows that stay in the CPU's caches, `-- memory` more rows than the caches have
-//! room for, and `-- wgpu` rows on a GPU. To compare two versions of the library, run both programs in turns.
+//! room for, and `-- wgpu` rows on a GPU. To compare two versions of the library, run both programs alternately.
 
 use std::time::{Duration, Instant};
 

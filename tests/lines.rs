@@ -36,7 +36,7 @@ fuse! {
     pub(crate) fn rolled(x: f32[N, C], by: i32) -> f32[N, C] { roll(x, C, by) + roll(x, N, 1) }
     pub(crate) fn channels_last(x: f32[C, H, W]) -> f32[H, W, C] { x }
     pub(crate) fn swapped(x: f32[W, H, C]) -> f32[H, W, C] { x * 2.0 }
-    pub(crate) fn picked(table: f32[V, C], ids: i32[N], w: f32[C]) -> f32[N, C] { take(table, V, ids) + w }
+    pub(crate) fn gathered(table: f32[V, C], ids: i32[N], w: f32[C]) -> f32[N, C] { take(table, V, ids) + w }
     pub(crate) fn permuted(x: f32[N, C], order: i32[C]) -> f32[N, C] { take(x, C, order) }
     pub(crate) fn several(x: f32[N, C], s: f32[N], b: f32[C]) -> (f32[N, C], bool[N, C], i32[N, C]) {
         (x + s, x > b, x as i32 + index(N))
@@ -229,7 +229,7 @@ fn what_says_where_varies_along_rows_or_within_them() {
             assert_eq!(got.to_vec()?, grid(shape, |i, j| at(i, c - 1 - j)), "{what}");
             if n > 0 {
                 let ids: Vec<i32> = (0..n + 5).map(|i| (i * 7 % n) as i32).collect();
-                let got = picked(&xt, &Tensor::from_slice(device, &ids, [n + 5])?, &wt)?;
+                let got = gathered(&xt, &Tensor::from_slice(device, &ids, [n + 5])?, &wt)?;
                 assert_eq!(got.to_vec()?, grid([n + 5, c], |i, j| at(ids[i] as usize, j) + w[j]), "{what}");
             }
         }

@@ -283,6 +283,83 @@ fn sentences_begin_with_their_subject() {
     }
 }
 
+/// Documents whose sentences begin as those of comments do, beside those with a limit on their lines.
+const PROSE: [&str; 2] = ["GLOSSARY.md", "docs/"];
+
+/// Sentences of documents begin with a noun or a verb, in headings, lists and cells of tables too.
+#[test]
+fn sentences_of_documents_begin_with_their_subject() {
+    let is_ours = |path: &str| {
+        DOCUMENTS.iter().any(|(name, _)| *name == path) || PROSE.iter().any(|name| path.starts_with(name))
+    };
+    let ours: Vec<(String, String)> = documents().into_iter().filter(|(path, _)| is_ours(path)).collect();
+    assert!(ours.len() > 4, "{} documents", ours.len());
+    for (path, text) in ours {
+        let (mut is_code, mut before) = (false, "");
+        for (number, line) in text.lines().enumerate() {
+            let line = line.trim();
+            is_code ^= line.starts_with("```");
+            let starts_anew =
+                line.starts_with(['-', '*', '#', '|']) || before.ends_with(['.', ':', '`', '?', '!']);
+            for cell in line.split('|').filter(|_| !is_code) {
+                let whole = (before.is_empty() || starts_anew).then_some(cell);
+                let ends = [". ", ": ", "; ", "? ", "! "].into_iter().flat_map(|end| cell.match_indices(end));
+                for sentence in whole.into_iter().chain(ends.map(|(at, end)| &cell[at + end.len()..])) {
+                    let is_mark = |c: char| c.is_ascii_digit() || "-*#`_.[ ".contains(c);
+                    let sentence = sentence.trim_start_matches(is_mark);
+                    let first = words(sentence).next().filter(|first| sentence.starts_with(first));
+                    assert!(
+                        first.is_none_or(|first| !NO_START.contains(&first)),
+                        "{path}:{}: a sentence begins so: {sentence}",
+                        number + 1
+                    );
+                }
+            }
+            before = line;
+        }
+    }
+}
+
+/// Largest number of words of the first sentence of a doc comment.
+const WORDS_MAX: usize = 25;
+
+/// Returns the first paragraph of each doc comment of a source, with the line on which it starts.
+fn first_paragraphs(text: &str) -> Vec<(usize, String)> {
+    let mut found: Vec<(usize, String)> = Vec::new();
+    // The state is none outside of comments.
+    let mut is_first: Option<bool> = None;
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim_start();
+        let comment = ["///", "//!"].iter().find_map(|mark| line.strip_prefix(mark)).map(str::trim);
+        match (comment, is_first, found.last_mut()) {
+            (None, ..) => is_first = None,
+            (Some(""), ..) => is_first = Some(false),
+            (Some(comment), Some(true), Some((_, paragraph))) => *paragraph += &format!(" {comment}"),
+            (Some(_), Some(_), _) => {}
+            (Some(comment), None, _) => {
+                found.push((number + 1, comment.to_owned()));
+                is_first = Some(true);
+            }
+        }
+    }
+    found
+}
+
+/// The first sentence of a doc comment says in few words what the thing is or does.
+#[test]
+fn first_sentences_are_short() {
+    for (path, text) in sources() {
+        if EXEMPT.iter().any(|exempt| path.starts_with(exempt)) {
+            continue;
+        }
+        for (line, paragraph) in first_paragraphs(&text) {
+            let sentence = paragraph.split(". ").next().unwrap_or_default();
+            let count = sentence.split_whitespace().count();
+            assert!(count <= WORDS_MAX, "{path}:{line}: {count} words in the first sentence: {sentence}");
+        }
+    }
+}
+
 /// Directories of the sources with messages to users.
 const MESSAGES: [&str; 4] = ["fusion-compiler/src", "fusion-runtime/src", "fusion-macros/src", "src/"];
 

@@ -299,7 +299,7 @@ def kernels(printed):
     call = next(line for line in printed.splitlines() if line.startswith("a call"))
     text = [
         f"\n## Kernels of 2^{size.bit_length() - 1} elements beside the driver's copy\n",
-        f"By `benches/gpu.rs` (`tests/gpu.sh`), in turns with copies; times are by events. {call.capitalize()}.\n",
+        f"By `benches/gpu.rs` (`tests/gpu.sh`), alternating with copies; times are by events. {call.capitalize()}.\n",
         "| kernel | µs | GB/s | of the driver's copy | of a kernel's copy |",
         "|---|--:|--:|--:|--:|",
         *(f"| {name} | {measures} |" for name, measures in flat.items()),

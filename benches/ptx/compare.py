@@ -152,7 +152,7 @@ def report(environment, python, generations):
 
 {datetime.date.today()}, ptxas {versions[0]}, nvcc {versions[1]}, Triton {triton}. Made by `python benches/ptx/compare.py`.
 
-Counted in the listing, on the main path: loops are instructions and the elements that a turn covers; rows have {ROW}
+Counted in the listing, on the main path: loops are instructions and the elements that an iteration covers; rows have {ROW}
 elements, as all kernels know when they are compiled, those of `token_loss` {LONG}. Triton divides, takes roots and exponentials
 approximately, as CUDA does under `--use_fast_math` and we under `fast_math`.
 """

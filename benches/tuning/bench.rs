@@ -21,11 +21,11 @@ pub struct Choices {
     pub choices: &'static [(&'static str, &'static [Workload])],
 }
 
-/// Number of turns that each choice gets. The fastest counts, because other load only adds time.
-const TURNS: usize = 200;
+/// Number of rounds that each choice gets. The fastest counts, because other load only adds time.
+const ROUNDS: usize = 200;
 
-/// Duration of a turn.
-const TURN: Duration = Duration::from_millis(2);
+/// Duration of a round.
+const ROUND: Duration = Duration::from_millis(2);
 
 fn main() -> Result<()> {
     for Choices { constant, choices } in kernels::CHOICES {
@@ -40,7 +40,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Returns the seconds of a call for each choice, whose turns alternate.
+/// Returns the seconds of a call for each choice, whose rounds alternate.
 fn measure(workloads: &[&Workload]) -> Result<Vec<f64>> {
     let device = Device::cpu();
     let tensor = |(salt, shape): (usize, &&[usize])| {
@@ -56,12 +56,12 @@ fn measure(workloads: &[&Workload]) -> Result<Vec<f64>> {
         (workload.call)(&mut out, &inputs)?;
         let start = Instant::now();
         (workload.call)(&mut out, &inputs)?;
-        calls = calls.max((TURN.as_secs_f64() / start.elapsed().as_secs_f64()) as usize);
+        calls = calls.max((ROUND.as_secs_f64() / start.elapsed().as_secs_f64()) as usize);
     }
     let mut times = vec![f64::INFINITY; workloads.len()];
-    for turn in 0..TURNS {
+    for round in 0..ROUNDS {
         for i in 0..workloads.len() {
-            let choice = (turn + i) % workloads.len();
+            let choice = (round + i) % workloads.len();
             let start = Instant::now();
             for _ in 0..calls {
                 (workloads[choice].call)(&mut out, &inputs)?;

@@ -1,5 +1,5 @@
 //! The measurement of a CPU. A copy of the repository compiles the workloads once for each choice of a constant,
-//! one bench holds all kernels, and the turns of the choices alternate.
+//! one bench holds all kernels, and the choices alternate from round to round.
 
 use std::fmt::Write;
 use std::fs;

@@ -331,9 +331,9 @@ fn renamed_dims() {
     let pairs: Vec<f64> =
         (0..9).map(|i| (0..5).map(|k| cell(i / 3, k) * cell(i % 3, k)).sum::<f64>()).collect();
     close(&of("sum(x * rename(x, N -> M), D)", "f32[N, M]"), &pairs, "the products of rows");
-    let picked: Vec<f64> = (0..3).map(|i| cell(i, (i + 1) % 5)).collect();
+    let gathered: Vec<f64> = (0..3).map(|i| cell(i, (i + 1) % 5)).collect();
     let body = "sum(if index(K) == index(N) + 1 { x.rename(D -> K) } else { 0.0 }, K)";
-    close(&of(body, "f32[N]"), &picked, "a place along a renamed dim");
+    close(&of(body, "f32[N]"), &gathered, "a place along a renamed dim");
     close(
         &of("rename(x * index(D) as f32, D -> K)", "f32[N, K]"),
         &of("x * index(D) as f32", "f32[N, D]"),

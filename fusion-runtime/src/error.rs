@@ -296,8 +296,8 @@ pub enum Error {
     Graph {
         /// Name of the graph.
         graph: String,
-        /// The place after a comma: the number of the part in the listing of the graph with its text, or the
-        /// output; empty for the whole graph.
+        /// The place after a comma: the part's number in the listing of the graph with its text, or the output.
+        /// The place of the whole graph is empty.
         place: String,
         /// The mistake, and how to mend it.
         message: String,

@@ -22,7 +22,7 @@ fusion::fuse! {
     }
     pub fn flipped(x: f32[N, D]) -> f32[N, D] { flip(x, D) + x }
     pub fn rolled(x: f32[N, D], by: i32) -> f32[N, D] { roll(x, D, by) + x }
-    pub fn picked(x: f32[N, D], ids: i32[M]) -> f32[N, M] { take(x, D, ids) }
+    pub fn gathered(x: f32[N, D], ids: i32[M]) -> f32[N, M] { take(x, D, ids) }
     pub fn largest(x: f32[N, D]) -> i32[N] { argmax(x, D) }
 }
 
@@ -152,7 +152,7 @@ fn coordinates_beyond_i32() -> Result<()> {
     };
     refused(flipped(&x), &expect("flipped", "flip"));
     refused(rolled(&x, 1), &expect("rolled", "roll"));
-    refused(picked(&x, &ids), &expect("picked", "take"));
+    refused(gathered(&x, &ids), &expect("gathered", "take"));
     refused(largest(&x), &expect("largest", "argmax"));
     assert_eq!(flipped(&zeros([0, (1 << 31) - 1])?)?.len(), 0);
     Ok(())

@@ -91,7 +91,7 @@ fuse! {
     pub(crate) fn embedding_norm(table: f32[V, D], ids: i32[N, T], w: f32[D]) -> f32[N, T, D] {
         rms_norm(take(table, V, ids), D) * w
     }
-    pub(crate) fn picked(x: f32[N, V], ids: i32[N]) -> f32[N] { x.take(V, ids) }
+    pub(crate) fn gathered_in_column(x: f32[N, V], ids: i32[N]) -> f32[N] { x.take(V, ids) }
     pub(crate) fn along_rows(x: f32[N, V], ids: u32[N, K]) -> f32[N, K] { take(x * 2.0, V, ids) }
     pub(crate) fn permuted(x: f32[V], ids: i32[V]) -> f32[V] { take(x, V, ids) + x }
     pub(crate) fn chained(x: f32[V], a: i32[W], b: i32[N]) -> f32[N] { take(take(x, V, a), W, b) }
@@ -412,7 +412,7 @@ fn taken() {
             close(&normed.to_vec()?, &grid(IDS.len(), d, norm), &what);
             let few = Tensor::from_slice(device, &vec![2; v], [v])?;
             let expected: Vec<f32> = (0..v).map(|i| if d > 2 { a[i * d + 2] } else { f32::NAN }).collect();
-            same(&picked(&table, &few)?.to_vec()?, &expected, &what);
+            same(&gathered_in_column(&table, &few)?.to_vec()?, &expected, &what);
             let ids: Vec<u32> = (0..v * 3).map(|i| [0, d as u32, u32::MAX, 1][i % 4]).collect();
             let at = |i: usize, k: usize| match usize::try_from(ids[i * 3 + k]) {
                 Ok(id) if id < d => a[i * d + id] * 2.0,

@@ -90,8 +90,8 @@ fn along_dims_that_stand_for_several() {
             same(&inner.to_vec()?, &grid(n, c - 1, |i, j| twice(i, j + 1)), &what);
             let zeros = |i: usize, j: usize| if (1..=c).contains(&j) { twice(i, j - 1) } else { 0.0 };
             same(&padded.to_vec()?, &grid(n, c + 3, zeros), &what);
-            let picked = |i: usize, j: usize| if j == 1 { f32::NAN } else { twice(i, ids[j] as usize) };
-            same(&taken.to_vec()?, &grid(n, 3, picked), &what);
+            let gathered = |i: usize, j: usize| if j == 1 { f32::NAN } else { twice(i, ids[j] as usize) };
+            same(&taken.to_vec()?, &grid(n, 3, gathered), &what);
             let both = |i: usize, j: usize| if j < c { twice(i, j) } else { others[i * 5 + j - c] };
             same(&joined.to_vec()?, &grid(n, c + 5, both), &what);
         }
@@ -187,8 +187,8 @@ fn along_groups_of_channels() {
                 .collect();
             close(&groups_backwards(&x)?.to_vec()?, &backwards, &what);
             let ids: Vec<i32> = (0..c).rev().map(|i| i as i32).collect();
-            let picked = channels_of_groups(&x, &Tensor::from_slice(device, &ids, [c])?)?;
-            close(&picked.to_vec()?, &backwards, &what);
+            let gathered = channels_of_groups(&x, &Tensor::from_slice(device, &ids, [c])?)?;
+            close(&gathered.to_vec()?, &backwards, &what);
             let expected: Vec<f32> = (0..n * c * l).map(|at| normal(at / each, at % each)).collect();
             let x = x.reshape([n, c * l])?;
             close(&groups_of_rows(&x)?.to_vec()?, &expected, &what);

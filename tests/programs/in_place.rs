@@ -57,7 +57,7 @@ both! {
     { pub fn centred_last(a: &mut f32[N, C = 4]) { a = a - mean(a, C); } }
     { pub fn centred_middle(a: &mut f32[N, C = 4, D]) { a = a - mean(a, C); } }
     { pub fn centred_first(a: &mut f32[C = 4, N]) { a = a - mean(a, C); } }
-    { pub fn picked(a: &mut f32[N, C = 3]) { a = a - at(a, C, 2) + at(a, C, 0); } }
+    { pub fn gathered(a: &mut f32[N, C = 3]) { a = a - at(a, C, 2) + at(a, C, 0); } }
     { pub fn fixed_transpose(a: &mut f32[N, C = 3], b: &mut f32[C, N]) {
         let sum = sum(a, C);
         a = b + sum;
@@ -232,9 +232,9 @@ fn positions_of_what_is_updated() {
     on_devices(|device| {
         for n in [1, 7, 5003] {
             let (x, y) = (Host::new(1, &[n, 3]), Host::new(2, &[3, n]));
-            for picked in [fused::picked, unfused::picked] {
+            for gathered in [fused::gathered, unfused::gathered] {
                 let mut a = x.on(device)?;
-                picked(&mut a)?;
+                gathered(&mut a)?;
                 check(&a, &[n, 3], |at| x.at(at) - x.at(&[at[0], 2]) + x.at(&[at[0], 0]))?;
             }
             let sum = |n: usize| (0..3).map(|c| x.at(&[n, c])).sum::<f64>();

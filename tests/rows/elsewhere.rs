@@ -13,7 +13,7 @@ fuse! {
     pub(crate) fn across(x: f32[N, D]) -> f32[D, N] { softmax(x, D) }
 
     // Elements read at other places.
-    pub(crate) fn picked(x: f32[N, D], ids: i32[N]) -> f32[N] { take(softmax(x, D), D, ids) }
+    pub(crate) fn gathered(x: f32[N, D], ids: i32[N]) -> f32[N] { take(softmax(x, D), D, ids) }
     pub(crate) fn last(x: f32[N, D]) -> f32[N] { at(layer_norm(x, D), D, D - 1) }
     pub(crate) fn backwards(x: f32[N, D]) -> f32[N, D] { flip(softmax(x, D), D) }
     pub(crate) fn with_the_one_before(x: f32[N, D]) -> (f32[N, D], f32[N]) {
@@ -96,7 +96,7 @@ fn at_other_places() {
         // One id out of range reads nothing.
         let ids: Vec<i32> =
             (0..n).map(|i| if i == 1 { d as i32 } else { ((i * 7 + 1) % d) as i32 }).collect();
-        let got = picked(&x, &Tensor::from_slice(device, &ids, [n])?)?.to_vec()?;
+        let got = gathered(&x, &Tensor::from_slice(device, &ids, [n])?)?.to_vec()?;
         for ((got, id), row) in got.into_iter().zip(ids).zip(of(shares)) {
             match row.get(id as usize) {
                 None => assert!(got.is_nan(), "{device}: {got} of {d}"),

@@ -136,8 +136,8 @@ fn operands_staged_in_another_precision() {
     });
     each_agrees("converted elsewhere", SLACK, |device, [rows, len]| {
         let class = Tensor::from_vec(device, (0..rows).map(|i| (i % len) as i32).collect(), rows)?;
-        let (across, left, picked) = widened_elsewhere(&halves(device, 3, &[rows, len])?, &class)?;
-        Ok(vec![across, left, widened(&picked.reshape([rows, 1])?)?])
+        let (across, left, gathered) = widened_elsewhere(&halves(device, 3, &[rows, len])?, &class)?;
+        Ok(vec![across, left, widened(&gathered.reshape([rows, 1])?)?])
     });
     each_agrees("exponentials", SLACK, |device, size| Ok(vec![soft(&halves(device, 3, &size)?)?]));
     each_agrees("nothing", SLACK, |device, size| {

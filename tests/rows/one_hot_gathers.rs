@@ -6,9 +6,9 @@ use fusion::prelude::*;
 use crate::devices::on_devices;
 
 fuse! {
-    pub(crate) fn picked(x: f32[N, D], k: i32[N]) -> f32[N] { sum(if index(D) == k { x } else { 0.0 }, D) }
+    pub(crate) fn gathered(x: f32[N, D], k: i32[N]) -> f32[N] { sum(if index(D) == k { x } else { 0.0 }, D) }
     #[fuse(off)]
-    pub(crate) fn picked_by_itself(x: f32[N, D], k: i32[N]) -> f32[N] {
+    pub(crate) fn gathered_by_itself(x: f32[N, D], k: i32[N]) -> f32[N] {
         sum(if index(D) == k { x } else { 0.0 }, D)
     }
     // Gathers next to full reductions, with the place on the left of the comparison, of narrow elements and
@@ -37,7 +37,7 @@ const SIZES: [(usize, usize); 8] =
 
 /// A row without elements has no element at any place.
 #[test]
-fn nothing_is_picked_of_empty_rows() {
+fn empty_rows_gather_nothing() {
     on_devices(|device| {
         let x = Tensor::zeros(device, [5, 0])?;
         let s = Tensor::from_slice(device, &[1.0f32, 2.0, 3.0, 4.0, 5.0], [5])?;
@@ -46,7 +46,7 @@ fn nothing_is_picked_of_empty_rows() {
         assert_eq!((one.to_vec()?, all.to_vec()?), (vec![0.0; 5], vec![0.0; 5]), "{device}");
         let (one, _) = of_row(&Tensor::zeros(device, [5, 2])?, &s, &k)?;
         assert_eq!(one.to_vec()?, [0.0, 0.0, 3.0, 4.0, 0.0], "{device}");
-        assert_eq!(picked(&x, &k)?.to_vec()?, [0.0; 5], "{device}");
+        assert_eq!(gathered(&x, &k)?.to_vec()?, [0.0; 5], "{device}");
         Ok(())
     });
 }
@@ -77,8 +77,8 @@ fn one_element_is_all_of_such_a_sum() {
                 if is_there(row) { numbers(row * len + place(row) as usize) } else { 0.0 }
             };
             let expected: Vec<f32> = (0..rows).map(of_row).collect();
-            assert_eq!(picked(&there, &k_there)?.to_vec()?, expected, "{what}");
-            assert_eq!(picked_by_itself(&there, &k_there)?.to_vec()?, expected, "{what}, by itself");
+            assert_eq!(gathered(&there, &k_there)?.to_vec()?, expected, "{what}");
+            assert_eq!(gathered_by_itself(&there, &k_there)?.to_vec()?, expected, "{what}, by itself");
             let (_, made_of) = made(&there, &k_there)?;
             for (row, made) in made_of.to_vec()?.into_iter().enumerate() {
                 let exact = if is_there(row) { (0.1 * f64::from(expected[row])).exp() } else { 0.0 };

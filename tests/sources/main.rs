@@ -146,7 +146,7 @@ fn short_fixed_dims_in_loops() {
 }
 
 #[test]
-fn what_is_picked_of_a_looped_dim() {
+fn elements_of_a_looped_dim_are_gathered() {
     let rows: &[&[i64]] = &[&[2, 5], &[1, 1], &[3, 64]];
     check(
         "pub fn f(x: f32[B, C = 19, D]) -> f32[B, C, D] { softmax(x - at(x, C, 0), C) * at(x, C, 18) }",

@@ -104,8 +104,8 @@ fn points(graph: &Graph, group: &Group) -> Result<(Points, Moves), NodeId> {
     Ok((points, moves))
 }
 
-/// Returns how often a group computes each element of a node for one point, on average, if it computes the
-/// point anew along the axes `again`. Example: in a sum over `R` of elements at `index(P) + index(R)`, an
+/// Returns how often a group computes each element of a node for one point, on average. The group computes
+/// the point anew along the axes `again`. Example: in a sum over `R` of elements at `index(P) + index(R)`, an
 /// element is computed once for each coordinate along `R`. Other axes count as a substitute for the node's
 /// own.
 fn times(graph: &Graph, moves: &Moves, (id, at): (NodeId, &Coordinates), again: AxisSet) -> usize {

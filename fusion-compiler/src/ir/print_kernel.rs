@@ -32,7 +32,9 @@ impl Display for Kernel {
             match shared.len {
                 SharedLen::Fixed(len) => writeln!(f, "  shared {i}: {}[{len}]", shared.dtype)?,
                 SharedLen::AtLaunch => writeln!(f, "  shared {i}: {}[]", shared.dtype)?,
-                SharedLen::ExchangeBuffer => writeln!(f, "  shared {i}: mailbox of {}", shared.dtype)?,
+                SharedLen::ExchangeBuffer => {
+                    writeln!(f, "  shared {i}: exchange buffer of {}", shared.dtype)?
+                }
             }
         }
         if self.threads.team > 1 {
@@ -101,13 +103,15 @@ fn statement(kernel: &Kernel, f: &mut fmt::Formatter<'_>, stmt: &Stmt, depth: us
             fold(kernel, f, one, depth)
         }
         Stmt::StoreShared(id, index, value) => writeln!(f, "store shared {}[{index}] = {value}", id.0),
-        Stmt::ClusterExchange(ClusterExchange::Init) => writeln!(f, "open mailboxes"),
-        Stmt::ClusterExchange(ClusterExchange::Wait) => writeln!(f, "wait for open mailboxes"),
+        Stmt::ClusterExchange(ClusterExchange::Init) => writeln!(f, "initialise the exchange"),
+        Stmt::ClusterExchange(ClusterExchange::Wait) => writeln!(f, "wait for the exchange"),
         Stmt::ClusterExchange(ClusterExchange::Send(id, to, from, value)) => {
-            writeln!(f, "send to mailbox {} of block {to} from {from}: {value}", id.0)
+            writeln!(f, "send to exchange buffer {} of block {to} from {from}: {value}", id.0)
         }
-        Stmt::ClusterExchange(ClusterExchange::Receive(id)) => writeln!(f, "receive mailbox {}", id.0),
-        Stmt::ClusterExchange(ClusterExchange::Invalidate) => writeln!(f, "close mailboxes"),
+        Stmt::ClusterExchange(ClusterExchange::Receive(id)) => {
+            writeln!(f, "receive exchange buffer {}", id.0)
+        }
+        Stmt::ClusterExchange(ClusterExchange::Invalidate) => writeln!(f, "invalidate the exchange"),
         Stmt::Barrier(Scope::Block) => writeln!(f, "barrier"),
         Stmt::Barrier(Scope::Team) => writeln!(f, "barrier of the team"),
         Stmt::Barrier(Scope::Warp) => writeln!(f, "barrier of the warp"),

@@ -94,7 +94,7 @@ impl<'k> Verifier<'k> {
                 self.looped((*var, uneven), carried, body)?;
                 self.branched = before;
                 if self.exchange_buffers != exchange_buffers {
-                    return Err("mailboxes that an iteration leaves otherwise than it found them".into());
+                    return Err("a cluster exchange that an iteration leaves in another state".into());
                 }
             }
             Stmt::Vector { len, body, folds } => {
@@ -157,7 +157,7 @@ impl<'k> Verifier<'k> {
         }
         let exchange_buffer = |id: SharedId| match self.kernel.shared.get(usize::from(id.0)) {
             Some(shared) if shared.len == SharedLen::ExchangeBuffer => Ok(()),
-            Some(_) | None => Err(format!("shared memory {} is no mailbox", id.0)),
+            Some(_) | None => Err(format!("shared memory {} is no exchange buffer", id.0)),
         };
         match exchange {
             ClusterExchange::Send(id, to, from, value) => {
@@ -175,7 +175,7 @@ impl<'k> Verifier<'k> {
             | ClusterExchange::Receive(_)
                 if self.branched =>
             {
-                return Err("mailboxes that not all threads come to".into());
+                return Err("a cluster exchange that not all threads reach".into());
             }
             ClusterExchange::Init => (ExchangeState::Closed, ExchangeState::Open),
             ClusterExchange::Wait => (ExchangeState::Open, ExchangeState::AllOpen),
@@ -185,7 +185,7 @@ impl<'k> Verifier<'k> {
             ClusterExchange::Invalidate => (ExchangeState::AllOpen, ExchangeState::Closed),
         };
         if std::mem::replace(&mut self.exchange_buffers, after) != before {
-            return Err(format!("{exchange:?} of mailboxes that are not ready for it"));
+            return Err(format!("{exchange:?} of a cluster exchange that is not ready for it"));
         }
         Ok(())
     }

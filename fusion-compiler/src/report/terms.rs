@@ -20,8 +20,8 @@ const QUOTIENT: u16 = u16::MAX;
 pub(super) struct Terms(BTreeMap<Vec<Factor>, i64>);
 
 impl Terms {
-    /// Returns the terms of an extent, given the names and the known extents of dims; none on overflow, or if a factor
-    /// is too long to read.
+    /// Returns the terms of an extent, given the names and the known extents of dims. There are none on overflow,
+    /// or if a factor is too long to read.
     pub(super) fn of(extent: &DimExpr, names: &[String], known: &[Option<i64>]) -> Option<Terms> {
         let leaf = |step| match step {
             DimOp::Const(number) => Some(Terms::number(number)),

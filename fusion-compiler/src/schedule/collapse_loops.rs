@@ -46,7 +46,7 @@ fn written(
     apart: &[NodeId],
 ) -> (Scheduled, Vec<NodeId>) {
     let [outer @ .., along, inner] = dims else { unreachable!("a line is of two dims") };
-    let name = format!("{}_line", work.name);
+    let name = format!("{}_collapsed", work.name);
     let mut body = Body::new(work, facts, dims, name, (IndexWidth::Bits64, Addressing::Whole));
     let len = along.extent.clone() * inner.extent.clone();
     let (cols, row) = (body.extent(&len), body.extent(&inner.extent));

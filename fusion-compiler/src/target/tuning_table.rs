@@ -297,7 +297,7 @@ pub mod ptx {
     /// Unmeasured.
     pub const CLUSTER_PART_MAX: i64 = 24_576;
     /// Bytes of a row that a block of a cluster stages, so that a multiprocessor of an H100 has room for
-    /// three; more of longer rows.
+    /// three. Blocks of longer rows stage more.
     ///
     /// Unmeasured.
     pub const CLUSTER_BYTES: i64 = 64 << 10;
@@ -311,7 +311,7 @@ pub mod ptx {
     ///
     /// Unmeasured.
     pub const LOAD_UNROLL: u32 = 4;
-    /// Largest number of operands of a kernel with `LOAD_UNROLL`: a layer norm of a sum has two terms,
+    /// Largest number of operands of a kernel with `LOAD_UNROLL`. A layer norm of a sum has two terms,
     /// scale and bias, the sum and the result.
     ///
     /// Unmeasured.
@@ -322,7 +322,7 @@ pub mod ptx {
     /// Measured: `benches/tuning/nvidia-h200.tsv`.
     pub const REGISTERS: usize = 40;
     /// Registers that a thread of a team of 1024 hands on to the next step, where several steps still have
-    /// room: a compensated sum of four lanes.
+    /// room. A compensated sum of four lanes has as many.
     ///
     /// Unmeasured.
     pub const HANDED_ON_MAX: usize = 8;

@@ -40,10 +40,10 @@ fn elements_of_rows_in_another_order_are_a_kernel_more() {
 
 /// Elements that an index operation gathers from rows are computed at their places.
 #[test]
-fn what_is_picked_of_normalised_rows_is_one_kernel() {
+fn a_gather_of_normalised_rows_is_one_kernel() {
     for norm in ["softmax", "log_softmax", "layer_norm", "rms_norm"] {
-        let picked = format!("pub fn f(x: f32[N, D], t: i32[N]) -> f32[N] {{ take({norm}(x, D), D, t) }}");
-        check(&picked, &["[N, D] x t -> result"]);
+        let gathered = format!("pub fn f(x: f32[N, D], t: i32[N]) -> f32[N] {{ take({norm}(x, D), D, t) }}");
+        check(&gathered, &["[N, D] x t -> result"]);
         let one = format!("pub fn f(x: f32[N, D]) -> f32[N] {{ at({norm}(x, D), D, 3) }}");
         check(&one, &["[N, D] x -> result"]);
         for moved in ["flip({}, D)", "roll({}, D, 3)", "{} + roll({}, D, D / 2)"] {

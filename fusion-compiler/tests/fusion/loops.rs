@@ -26,7 +26,7 @@ fn what_lies_elsewhere_than_innermost_is_looped() {
 
 /// An element at one place of a looped dim is read there, like any other element.
 #[test]
-fn what_is_picked_of_a_looped_dim_is_read_where_it_is() {
+fn an_element_of_a_looped_dim_is_read_where_it_is() {
     check("pub fn f(x: f32[N, C = 100]) -> f32[N, C] { x - at(x, C, 0) }", &["[N, C] x -> result"]);
     check(
         "pub fn f(x: f32[B, C = 19, D]) -> f32[B, C, D] { softmax(x - at(x, C, 0), C) * at(x, C, 18) }",

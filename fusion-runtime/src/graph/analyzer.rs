@@ -111,7 +111,7 @@ impl FusionAnalyzer {
         id
     }
 
-    /// Divides the graph into kernels: an element-wise node joins the kernels of its inputs that have its shape,
+    /// Divides the graph into kernels. An element-wise node joins the kernels of its inputs that have its shape,
     /// unless a kernel would then wait for itself.
     pub fn fuse(&self) -> FusionResult {
         // Kernel of each node, named by its first node.

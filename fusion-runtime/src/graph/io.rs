@@ -129,8 +129,8 @@ impl IoFusionGate {
         self.score_ns(&fusion_benefit(before, after)) >= self.min_gain_ns
     }
 
-    /// Returns the nanoseconds of a profile: its launches, its nodes on the host with their waits, its bytes on
-    /// the device, and the bytes that the host reads unless memory is unified.
+    /// Returns the nanoseconds of a profile. The sum has its launches, its nodes on the host with their waits,
+    /// its bytes on the device, and the bytes that the host reads unless memory is unified.
     pub fn cost_ns(&self, profile: &GraphIoProfile) -> f64 {
         let bytes = |bytes: u64, bandwidth: f64| if bytes == 0 { 0.0 } else { bytes as f64 / bandwidth };
         let readback = match self.unified_memory {
@@ -244,8 +244,8 @@ impl Fused {
 }
 
 impl Graph {
-    /// Compiles the graph for a device, fused if the gate expects to gain from it for calls with these extents,
-    /// else with one kernel per operation. The verdict is in `Fused::verdict` and in the printed report.
+    /// Compiles the graph for a device: fused, or with one kernel per operation. The gate fuses the graph if it
+    /// expects to gain from that for calls with these extents. The verdict is in `Fused::verdict` and in the printed report.
     ///
     /// # Errors
     /// The errors of `fuse_for` and `io_profile`.

@@ -394,19 +394,19 @@ fn refuses_mail_that_does_not_arrive() {
         .map(|exchange| {
             (
                 posted(true, SharedLen::ExchangeBuffer, Some(exchange)),
-                "mailboxes that not all threads come to",
+                "a cluster exchange that not all threads reach",
             )
         })
         .into();
     let ordered = |first: &[ClusterExchange], last: &[ClusterExchange]| {
         in_order(first, last, (true, SharedLen::ExchangeBuffer), None)
     };
-    refused.push((ordered(&[ClusterExchange::Wait], &last), "Wait of mailboxes that are not ready"));
+    refused.push((ordered(&[ClusterExchange::Wait], &last), "Wait of a cluster exchange that is not ready"));
     refused.push((ordered(&[ClusterExchange::Init], &last), "Send("));
     refused.push((ordered(&[], &[]), "Send("));
     refused.push((
         ordered(&[ClusterExchange::Init, ClusterExchange::Init], &last),
-        "Init of mailboxes that are not ready",
+        "Init of a cluster exchange that is not ready",
     ));
     refused.push((
         ordered(&first, &[ClusterExchange::Invalidate, ClusterExchange::Receive(MEMORY)]),
@@ -414,10 +414,10 @@ fn refuses_mail_that_does_not_arrive() {
     ));
     refused.push((
         ordered(&first, &[ClusterExchange::Invalidate, ClusterExchange::Invalidate]),
-        "Invalidate of mailboxes that are not ready",
+        "Invalidate of a cluster exchange that is not ready",
     ));
     refused.push((posted(false, SharedLen::ExchangeBuffer, None), "mail in a kernel without clusters"));
-    refused.push((posted(true, SharedLen::Fixed(8), None), "shared memory 0 is no mailbox"));
+    refused.push((posted(true, SharedLen::Fixed(8), None), "shared memory 0 is no exchange buffer"));
     for (result, expect) in refused {
         let message = result.expect_err(expect);
         assert!(message.starts_with(expect), "{message}");
