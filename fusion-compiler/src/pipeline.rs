@@ -16,8 +16,7 @@ use crate::ir::dim::DimExpr;
 use crate::ir::graph::{Fusing, Graph, Math, NodeId, SpanId};
 use crate::ir::kernel::{Expr, Kernel, LoopKind, Stmt, Uniform};
 use crate::ir::plan::{
-    BufferArg, Code, Condition, Footprint, Lack, Launch, LaunchSpec, Plan, Program, Target, Variant,
-    VariantSummary,
+    Code, Condition, Footprint, Lack, Launch, LaunchSpec, Plan, Program, Target, Variant, VariantSummary,
 };
 use crate::plan::assemble::reason_text;
 use crate::plan::summary::Locate;
@@ -25,7 +24,7 @@ use crate::plan::{
     Compiled, FusedGraph, UnloweredKernel, assemble, cost, nonempty, summary, variant_summary,
 };
 use crate::report::dump;
-use crate::schedule::{self, Config, Schedule, Scheduled, Scratch, UnstagedTail, Work};
+use crate::schedule::{self, Config, Schedule, Scheduled, Scratch, Work};
 use crate::target::tuning_table::all;
 use crate::target::{self, Dialect, TargetFacts};
 use crate::{CpuKernel, KernelCode};
@@ -346,9 +345,7 @@ fn variants(
         schedule::chosen(work),
         variant_summary::variant_summary(target, configs.iter().map(Vec::as_slice)),
     ));
-    let bytes = |kernel: &Kernel, buffers: &[BufferArg], unstaged_tail: Option<&UnstagedTail>| {
-        cost::traffic::bytes(work, &scratch, facts, (kernel, buffers), unstaged_tail)
-    };
+    let bytes = |kernel: &Kernel, one: &Scheduled| cost::traffic::bytes(work, &scratch, facts, (kernel, one));
     // Variants share kernels, such as the kernel that combines partial results.
     let mut known: Vec<(Scheduled, Launch<UnloweredKernel>)> = Vec::new();
     let mut made = |one: Scheduled| match known.iter().find(|(other, _)| other.is_same_launch(&one)) {
@@ -382,7 +379,7 @@ fn forms(target: Target, config: Config) -> Vec<Config> {
 }
 
 /// Function that returns the bytes a kernel with these buffers moves.
-type BytesOf<'b> = dyn Fn(&Kernel, &[BufferArg], Option<&UnstagedTail>) -> DimExpr + 'b;
+type BytesOf<'b> = dyn Fn(&Kernel, &Scheduled) -> DimExpr + 'b;
 
 fn launch(
     target: Target,
@@ -390,9 +387,10 @@ fn launch(
     bytes: &BytesOf<'_>,
 ) -> Launch<UnloweredKernel> {
     let subgroups = scheduled.combines_by_subgroups();
-    let Scheduled { kernel, buffers, space, row_memory, unstaged_tail, cluster, .. } = scheduled;
-    let kernel = simplified(kernel, PassOptions { math, dialect: dialect(target), subgroups });
-    let bytes = bytes(&kernel, &buffers, unstaged_tail.as_ref());
+    let options = PassOptions { math, dialect: dialect(target), subgroups };
+    let kernel = simplified(scheduled.kernel.clone(), options);
+    let bytes = bytes(&kernel, &scheduled);
+    let Scheduled { buffers, space, row_memory, cluster, contraction, .. } = scheduled;
     let trips = match target {
         Target::Wgsl => cost::trips::trips(&kernel),
         Target::Ptx | Target::Cpu => None,
@@ -405,7 +403,7 @@ fn launch(
     let (team, buffers) = (kernel.threads.team, buffers.into());
     // The dialect may ask for one more uniform, so the list of uniforms is known only with the code.
     let spec = LaunchSpec::new(kernel.name.clone(), kernel.index, space);
-    let spec = LaunchSpec { buffers, team, row_memory, bytes, trips, prologue, cluster, ..spec };
+    let spec = LaunchSpec { buffers, team, row_memory, bytes, trips, prologue, cluster, contraction, ..spec };
     Launch { code: Arc::new(kernel), spec }
 }
 

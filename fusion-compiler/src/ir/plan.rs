@@ -14,6 +14,7 @@ use std::ops::{Deref, DerefMut};
 use serde::{Deserialize, Serialize};
 
 mod condition;
+mod contraction;
 mod summary;
 pub mod wgsl;
 
@@ -24,6 +25,7 @@ pub use super::graph::Use;
 use super::kernel::IndexWidth;
 pub use super::kernel::UniformArg;
 pub use condition::{Condition, Limits};
+pub use contraction::{Contraction, TileAxis};
 pub use summary::{Array, ArrayKind, Boundary, GroupSummary, Summary, Traffic, VariantSummary};
 
 /// A list that a `static` can contain.
@@ -369,6 +371,8 @@ pub struct LaunchSpec {
     ///
     /// The launch then has as many threads as the device runs at a time, and no more.
     pub prologue: bool,
+    /// Contraction whose tiles the kernel finishes, if any. The CPU only.
+    pub contraction: Option<Contraction>,
 }
 
 impl LaunchSpec {
@@ -386,6 +390,7 @@ impl LaunchSpec {
             cluster: DimExpr::constant(1),
             trips: DimExpr::constant(0),
             prologue: false,
+            contraction: None,
         }
     }
 }

@@ -3,6 +3,7 @@
 pub mod assemble;
 pub(crate) mod cost;
 pub(crate) mod nonempty;
+mod products;
 pub mod summary;
 pub(crate) mod variant_summary;
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Compiled, FusedGraph};
+use super::{Compiled, FusedGraph, products};
 use crate::fuse::{Group, Grouping, Load, Reason, Store, is_op};
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet, Dest, Graph, NodeId, SpanId};
@@ -14,6 +14,7 @@ use crate::plan::assemble::{
     value_name,
 };
 use crate::schedule::Schedule;
+use crate::schedule::contraction::Product;
 
 /// Function that returns the line and the column of a span in the user's source.
 pub type Locate<'a> = &'a dyn Fn(SpanId) -> (u32, u32);
@@ -160,6 +161,7 @@ fn group_summary(
         reads: reads.into(),
         writes: writes.into(),
         variants: kernels.iter().map(|(_, configs)| configs.clone()).collect(),
+        products: products::classes(graph, group).into_iter().map(Text::from).collect(),
     }
 }
 
@@ -171,6 +173,9 @@ fn hero(graph: &Graph, group: &Group, schedule: Schedule) -> String {
         group.nodes.iter().filter(looped).partition(|id| of_all.contains(id));
     if reduces.is_empty() {
         return schedule.name().into();
+    }
+    if let Some(product) = Product::of(graph, group) {
+        return products::title(graph, &product);
     }
     let names = |ids: &[NodeId]| {
         let mut names: Vec<String> = Vec::new();

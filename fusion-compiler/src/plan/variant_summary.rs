@@ -21,6 +21,8 @@ struct Traits {
     stages: bool,
     /// True if short rows are computed as one line.
     line: bool,
+    /// True if the elements are computed from tiles of a contraction.
+    tiles: bool,
     /// True if positions have 64 bits.
     wide: bool,
     /// True if large operands are seen through windows.
@@ -65,6 +67,7 @@ fn traits(launches: &[Scheduled]) -> Traits {
         cluster: kernels().any(|kernel| kernel.threads.cluster),
         stages: launches.iter().any(stages),
         line: launches.iter().any(|launch| launch.line),
+        tiles: launches.iter().any(|launch| launch.contraction.is_some()),
         wide: kernels().any(|kernel| kernel.index == IndexWidth::Bits64),
         windows: launches.iter().any(|launch| launch.buffers.iter().any(windows)),
     }
@@ -72,17 +75,26 @@ fn traits(launches: &[Scheduled]) -> Traits {
 
 /// Returns true if shared memory, or an output that the kernel also reads, stages elements.
 fn stages(launch: &Scheduled) -> bool {
-    let in_written = |(buffer, arg): (&Buffer, &BufferArg)| {
-        buffer.access == Access::ReadWrite && !matches!(arg.slot, Slot::Param(_))
+    let tile = launch.contraction.as_ref().map(|of| usize::from(of.tile));
+    let in_written = |(i, (buffer, arg)): (usize, (&Buffer, &BufferArg))| {
+        let is_kept = buffer.access == Access::ReadWrite && !matches!(arg.slot, Slot::Param(_));
+        is_kept && tile != Some(i)
     };
     let kernel = &launch.kernel;
-    !kernel.shared.is_empty() && !launch.line || kernel.buffers.iter().zip(&launch.buffers).any(in_written)
+    !kernel.shared.is_empty() && !launch.line
+        || kernel.buffers.iter().zip(&launch.buffers).enumerate().any(in_written)
 }
 
 fn on_cpu(traits: &[Traits]) -> Vec<String> {
     let staged = traits.iter().any(|one| one.stages).then(|| "staged in cache".to_owned());
     let line = traits.iter().any(|one| one.line).then(|| "short rows as one line".to_owned());
-    ["vector loops".to_owned()].into_iter().chain(launches(traits)).chain(staged).chain(line).collect()
+    let tiles = traits.iter().any(|one| one.tiles);
+    let loops = if tiles {
+        either(traits, |one| if one.tiles { "tiles".to_owned() } else { "vector loops".to_owned() })
+    } else {
+        "vector loops".to_owned()
+    };
+    [loops].into_iter().chain(launches(traits)).chain(staged).chain(line).collect()
 }
 
 fn on_gpu(traits: &[Traits]) -> Vec<String> {

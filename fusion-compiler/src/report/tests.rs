@@ -45,6 +45,7 @@ fn group(kernel: &'static str, ops: &[&'static str], (reads, writes): (&[u16], &
             summary(&["vec4|scalar", "32|64-bit index"]),
             summary(&["vector loops"]),
         ]),
+        products: texts(&[]),
     }
 }
 

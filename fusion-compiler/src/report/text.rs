@@ -79,6 +79,11 @@ impl Report {
                 lines.extend(rows.into_iter().map(|line| format!("  {line}")));
             }
         };
+        let products = |group: &GroupSummary| {
+            let line = |one: &Text| vec![vec![group.kernel.to_string()], vec![one.to_string()]];
+            group.products.iter().map(line).collect::<Vec<Vec<Cell>>>()
+        };
+        list("Products:", summary.groups.iter().flat_map(products).collect());
         list("Not fused:", summary.boundaries.iter().map(|one| boundary_row(section, one)).collect());
         list("Variants, of which a call runs the first whose conditions hold:", self.variant_rows(section));
         lines

@@ -9,7 +9,7 @@ use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, AxisId, Graph, NodeId};
 use crate::ir::kernel::{BufferId, Kernel, UNIFORM_LEN, Value};
-use crate::ir::plan::{BufferArg, Condition, Slot, Space};
+use crate::ir::plan::{BufferArg, Condition, Contraction, Slot, Space};
 use crate::target::TargetFacts;
 
 mod body;
@@ -17,6 +17,7 @@ mod coalesce_transposed;
 mod collapse_loops;
 mod column;
 mod combine;
+pub mod contraction;
 mod each_row;
 mod items;
 mod one_hot_gather;
@@ -56,7 +57,7 @@ impl Schedule {
     }
 }
 
-/// The schedule for a group.
+/// The schedule for a group, or for those of its calls whose products are too small for tiles.
 pub fn chosen(work: &Work<'_>) -> Schedule {
     if work.group.cols.is_empty() {
         Schedule::Pointwise
@@ -71,7 +72,7 @@ pub fn chosen(work: &Work<'_>) -> Schedule {
 /// pass values through.
 pub fn schedule(work: &Work<'_>, facts: &TargetFacts) -> (Vec<Config>, Vec<Scratch>) {
     let alone = |configs: Vec<Scheduled>| configs.into_iter().map(|scheduled| vec![scheduled]).collect();
-    let (configs, scratch) = match chosen(work) {
+    let (mut configs, mut scratch) = match chosen(work) {
         Schedule::Pointwise => (alone(pointwise::pointwise(work, facts)), vec![]),
         Schedule::Column => {
             let (mut configs, scratch) = split_reduction::split(work, facts, Schedule::Column);
@@ -89,6 +90,9 @@ pub fn schedule(work: &Work<'_>, facts: &TargetFacts) -> (Vec<Config>, Vec<Scrat
             (configs, scratch)
         }
     };
+    if let Some(config) = contraction::contraction(work, facts, &mut scratch) {
+        configs.insert(0, config);
+    }
     (bindable(configs, facts), scratch)
 }
 
@@ -252,6 +256,8 @@ pub struct Scheduled {
     pub line: bool,
     /// Those elements that a team does not hold, where it holds some of each row.
     pub unstaged_tail: Option<UnstagedTail>,
+    /// The contraction whose tiles the kernel finishes; the CPU only.
+    pub contraction: Option<Contraction>,
 }
 
 /// The last elements of rows, which are read whenever they are needed.
@@ -267,8 +273,19 @@ impl Scheduled {
     /// Makes a kernel without row memory, clusters and other special properties.
     fn new(when: Vec<Condition>, (kernel, buffers): (Kernel, Vec<BufferArg>), space: Space) -> Scheduled {
         let (row_memory, cluster) = (DimExpr::constant(0), DimExpr::constant(1));
-        let (common, line, unstaged_tail) = (false, false, None);
-        Scheduled { when, kernel, buffers, space, row_memory, cluster, common, line, unstaged_tail }
+        let (common, line, unstaged_tail, contraction) = (false, false, None, None);
+        Scheduled {
+            when,
+            kernel,
+            buffers,
+            space,
+            row_memory,
+            cluster,
+            common,
+            line,
+            unstaged_tail,
+            contraction,
+        }
     }
 
     /// Returns true if threads of a team combine values through subgroups.
@@ -285,5 +302,6 @@ impl Scheduled {
             && self.row_memory == other.row_memory
             && self.cluster == other.cluster
             && self.unstaged_tail == other.unstaged_tail
+            && self.contraction == other.contraction
     }
 }

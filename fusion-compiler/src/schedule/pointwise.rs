@@ -146,7 +146,8 @@ fn elements(body: &mut Body<'_>, element: Value, lanes: u8) -> Vec<Stmt> {
     stmts
 }
 
-fn on_cpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], grain: u32) -> Scheduled {
+/// The kernel of the CPU over these dims, whose items are runs of at most `grain` elements.
+pub(super) fn on_cpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], grain: u32) -> Scheduled {
     let mut body = Body::new(work, facts, dims, work.name.into(), (IndexWidth::Bits64, Addressing::Whole));
     let items = Items::of(&mut body, &dims[dims.len() - 1].extent, grain);
     let Items { row, element, col, len, .. } = items;

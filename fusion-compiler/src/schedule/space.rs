@@ -37,6 +37,11 @@ pub(super) fn dims(graph: &Graph, group: &Group, operands: &[Operand]) -> Vec<Sp
     merged(graph, group, &group.space(), operands)
 }
 
+/// The dims that some axes of the space make, outermost first; none without axes.
+pub(super) fn dims_along(work: &Work<'_>, axes: &[AxisId]) -> Vec<SpaceDim> {
+    if axes.is_empty() { vec![] } else { merged(work.graph, work.group, axes, &work.operands) }
+}
+
 /// The dims of a row, outermost first; at least one.
 pub(super) fn cols(graph: &Graph, group: &Group, operands: &[Operand]) -> Vec<SpaceDim> {
     merged(graph, group, &group.cols, operands)

@@ -72,7 +72,7 @@ pub(super) fn before(work: &Work<'_>, facts: &TargetFacts, configs: &[Config]) -
 
 /// What a kernel of a split works on.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Over {
+pub(super) enum Over {
     /// Parts, which are combined.
     Parts,
     /// What parts gave, which is combined for each row.
@@ -84,11 +84,11 @@ enum Over {
 }
 
 /// A kernel: a group of its own, and the memory behind it.
-struct Stage {
+pub(super) struct Stage {
     over: Over,
     graph: Graph,
     group: Group,
-    name: String,
+    pub(super) name: String,
     /// What can be read.
     known: BTreeMap<Load, Operand>,
     /// Where each store of the group goes.
@@ -96,7 +96,7 @@ struct Stage {
 }
 
 impl Stage {
-    fn new(
+    pub(super) fn new(
         over: Over,
         graph: Graph,
         known: BTreeMap<Load, Operand>,
@@ -109,18 +109,18 @@ impl Stage {
         Stage { over, graph, group, name: String::new(), known, stores: vec![] }
     }
 
-    fn store(&mut self, store: Store, operand: Operand) {
+    pub(super) fn store(&mut self, store: Store, operand: Operand) {
         self.group.stores.push(store);
         self.stores.push(operand);
     }
 
     /// Finds what is computed and read for the stores, where `also` can be read, too.
-    fn fill(&mut self, also: &[NodeId]) {
+    pub(super) fn fill(&mut self, also: &[NodeId]) {
         let Stage { graph, group, known, .. } = self;
         group.fill(graph, |node| known.contains_key(&Load::Stored(node)) || also.contains(&node));
     }
 
-    fn work(&self) -> Work<'_> {
+    pub(super) fn work(&self) -> Work<'_> {
         let Stage { graph, group, name, .. } = self;
         let mut operands: Vec<Operand> = Vec::new();
         let mut loads = BTreeMap::new();
@@ -395,7 +395,7 @@ impl Split<'_> {
 }
 
 /// More memory between the kernels of a group, for a value of these axes.
-fn memory(
+pub(super) fn memory(
     work: &Work<'_>,
     scratch: &mut Vec<Scratch>,
     graph: &Graph,

@@ -38,6 +38,21 @@ pub struct TargetFacts {
     pub parts: Parts,
     /// Splitting of long column-major rows.
     pub columns: Columns,
+    /// Tiles of contractions, on targets whose driver computes them.
+    pub contractions: Option<Contractions>,
+}
+
+/// Parameters of contractions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contractions {
+    /// Smallest number of rows that are worth tiles.
+    pub rows_min: i64,
+    /// Smallest number of columns that are worth tiles.
+    pub cols_min: i64,
+    /// Shortest sums that are worth tiles.
+    pub depth_min: i64,
+    /// Largest number of columns of a tile.
+    pub cols: u32,
 }
 
 /// Parameters for splitting rows that are few and long, so that all of the device works on them.

@@ -10,7 +10,7 @@ mod wgsl;
 
 #[cfg(feature = "compile")]
 pub(crate) use facts::team;
-pub use facts::{Columns, Longest, Parts, RowMemory, TargetFacts, Team, Vectors};
+pub use facts::{Columns, Contractions, Longest, Parts, RowMemory, TargetFacts, Team, Vectors};
 #[cfg(feature = "compile")]
 pub(crate) use ptx::CLUSTER_MAX;
 

@@ -20,6 +20,7 @@ pub(super) const FACTS: TargetFacts = TargetFacts {
     unrolled_max: UNROLLED_MAX,
     parts: GPU_PARTS,
     columns: GPU_COLUMNS,
+    contractions: None,
 };
 
 /// Teams of NVIDIA GPUs, smallest first. Short rows share a warp, because the cost of a warp for each row does

@@ -176,6 +176,23 @@ pub mod cpu {
     ///
     /// Unmeasured.
     pub const STREAM_LANES: usize = 64;
+    /// Smallest number of rows of a contraction that is computed in tiles.
+    ///
+    /// Unmeasured.
+    pub const CONTRACTION_ROWS_MIN: i64 = 4;
+    /// Smallest number of columns of a contraction that is computed in tiles.
+    ///
+    /// Unmeasured.
+    pub const CONTRACTION_COLS_MIN: i64 = 4;
+    /// Shortest sums of a contraction that is computed in tiles.
+    ///
+    /// Unmeasured.
+    pub const CONTRACTION_DEPTH_MIN: i64 = 8;
+    /// Largest number of columns of a tile. The packed columns of a block of the depth fit in a core's
+    /// second cache.
+    ///
+    /// Unmeasured.
+    pub const CONTRACTION_TILE_COLS: u32 = 512;
 }
 
 /// Constants of PTX and WGSL.
@@ -460,4 +477,23 @@ pub mod runtime {
     ///
     /// Unmeasured.
     pub const BLOCK_ELEMENTS_MIN: u64 = 1024;
+    /// Rows of a box of a contraction whose columns are packed once for all boxes: a multiple of the rows
+    /// of every microkernel.
+    ///
+    /// Unmeasured.
+    pub const BOX_ROWS: usize = 96;
+    /// Rows of a box of a contraction that packs its columns by itself. More rows use the packed columns
+    /// more often.
+    ///
+    /// Unmeasured.
+    pub const LONE_BOX_ROWS: usize = 480;
+    /// Longest depth of a contraction for which boxes share packed columns. The columns of longer depths
+    /// would not stay in a cache.
+    ///
+    /// Unmeasured.
+    pub const SHARED_DEPTH_MAX: usize = 8192;
+    /// Smallest number of products of a contraction that asks all threads.
+    ///
+    /// Unmeasured.
+    pub const PARALLEL_PRODUCTS_MIN: usize = 1 << 19;
 }

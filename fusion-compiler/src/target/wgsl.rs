@@ -22,6 +22,7 @@ pub(super) const FACTS: TargetFacts = TargetFacts {
     unrolled_max: UNROLLED_MAX,
     parts: GPU_PARTS,
     columns: GPU_COLUMNS,
+    contractions: None,
 };
 
 /// Teams of WebGPU devices, smallest first. A workgroup has several short rows at a time, which is faster on

@@ -5,6 +5,7 @@
 
 mod column;
 mod column_loops;
+mod contraction;
 mod launch;
 mod memory;
 pub(crate) mod stream;
@@ -110,7 +111,7 @@ impl Backend for Cpu {
     }
 
     fn launch(&self, launch: &Launch, call: &Call<'_>) -> Result<()> {
-        launch::launch(self.isa, &self.name, launch, call)
+        launch::launch((self.isa, &self.name, &self.pool), launch, call)
     }
 
     fn synchronize(&self) -> Result<()> {

@@ -92,6 +92,7 @@ macro_rules! launch {
                 bytes: NONE,
                 trips: NONE,
                 prologue: false,
+                contraction: None,
                 cluster: ONE,
             },
         }

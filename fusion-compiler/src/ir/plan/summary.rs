@@ -75,6 +75,8 @@ pub struct GroupSummary {
     pub writes: List<Traffic>,
     /// Variants of the kernel in each program.
     pub variants: List<VariantSummary>,
+    /// Class of each sum of products, with its operations as a formula, or the reason why tiles do not compute it.
+    pub products: List<Text>,
 }
 
 /// The bytes of a tensor that a kernel reads or writes, for reports.

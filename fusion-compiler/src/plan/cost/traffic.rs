@@ -8,9 +8,9 @@ use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet};
 use crate::ir::kernel::{BufferId, Expr, Kernel, LoopKind, Stmt, Value, statements};
-use crate::ir::plan::{BufferArg, Slot};
+use crate::ir::plan::Slot;
 use crate::plan::assemble::{collect_terms, traffic};
-use crate::schedule::{Schedule, Scratch, UnstagedTail, Work, chosen};
+use crate::schedule::{Schedule, Scheduled, Scratch, UnstagedTail, Work, chosen};
 use crate::target::{RowMemory, TargetFacts};
 
 /// Axes and dtype of an array.
@@ -21,9 +21,12 @@ pub(crate) fn bytes(
     work: &Work<'_>,
     scratch: &[Scratch],
     facts: &TargetFacts,
-    (kernel, buffers): (&Kernel, &[BufferArg]),
-    unstaged_tail: Option<&UnstagedTail>,
+    (kernel, scheduled): (&Kernel, &Scheduled),
 ) -> DimExpr {
+    let (buffers, unstaged_tail) = (&scheduled.buffers, scheduled.unstaged_tail.as_ref());
+    // The driver reads the operands of a contraction, each once from memory.
+    let is_operand =
+        |buffer: u16| scheduled.contraction.as_ref().is_some_and(|of| [of.left, of.right].contains(&buffer));
     let cached = facts.row_memory == RowMemory::Scratch && chosen(work) == Schedule::Row;
     let rows: AxisSet = work.group.order.iter().copied().collect();
     let mut slots: Vec<Slot> = Vec::new();
@@ -41,7 +44,9 @@ pub(crate) fn bytes(
         // the unstaged elements are read.
         let is_staged = |end: Value| unstaged_tail.is_some_and(|unstaged_tail| unstaged_tail.first == end);
         let most = |counts: &dyn Fn(Value) -> bool| {
-            ids().map(|id| times_read(&kernel.body, id, counts)).max().unwrap_or(0)
+            let times =
+                |id: BufferId| times_read(&kernel.body, id, counts).max(usize::from(is_operand(id.0)));
+            ids().map(times).max().unwrap_or(0)
         };
         let rest = most(&|end| !is_staged(end));
         let times = if unstaged_tail.is_some() { most(&is_staged) } else { rest };

@@ -3,6 +3,7 @@
 //! Invariant: windows of different chunks do not overlap, so safe generated code cannot race.
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,9 +14,11 @@ use fusion_compiler::ir::plan::{Code, Footprint, Space, UniformArg};
 use fusion_compiler::target::tuning_table::runtime;
 use smallvec::SmallVec;
 
+use super::contraction::Failure;
+use super::memory::Pool;
 use super::wake_policy::POOL;
 use super::work_sharing::with_sharing;
-use super::{at, stream, tile};
+use super::{at, contraction, stream, tile};
 use crate::cpu_args::{CpuArgs, CpuBuffer, CpuUniform};
 use crate::device::Call;
 use crate::error::{Error, Result};
@@ -54,6 +57,15 @@ enum Program<'a> {
 // SAFETY: the pointers are valid for `'a`, the lifetime of the call. Threads write disjoint windows.
 unsafe impl Sync for PreparedLaunch<'_> {}
 
+/// Computed elements that a kernel reads in place of a buffer: those of the items that it runs.
+#[derive(Clone, Copy)]
+pub(super) struct Tile {
+    /// Number of the buffer.
+    pub(super) buffer: usize,
+    /// Address of the first element.
+    pub(super) at: *mut u8,
+}
+
 /// The items of a launch, resolved for its extents.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Items {
@@ -67,7 +79,11 @@ pub(super) struct Items {
 }
 
 /// Runs a kernel with its best function that `isa` supports.
-pub(super) fn launch(isa: Isa, device: &str, launch: &Launch, call: &Call<'_>) -> Result<()> {
+pub(super) fn launch(
+    (isa, device, pool): (Isa, &str, &Arc<Pool>),
+    launch: &Launch,
+    call: &Call<'_>,
+) -> Result<()> {
     let Code::Cpu(code) = &launch.code else {
         return Err(Error::Unsupported {
             device: device.into(),
@@ -83,8 +99,20 @@ pub(super) fn launch(isa: Isa, device: &str, launch: &Launch, call: &Call<'_>) -
     };
     let Some(program) = program else { return Err(malformed(launch)) };
     let Some(prepared) = PreparedLaunch::new(program, launch, call) else { return Err(malformed(launch)) };
-    if prepared.items.count > 0 {
-        prepared.run_all();
+    if prepared.items.count == 0 {
+        return Ok(());
+    }
+    match &launch.contraction {
+        None => prepared.run_all(),
+        Some(of) => contraction::run(&prepared, of, (isa, pool, call.symbols)).map_err(|failure| {
+            let device = device.into();
+            match failure {
+                Failure::Malformed => malformed(launch),
+                Failure::NoMemory(bytes) => {
+                    Error::OutOfMemory { bytes: Some(bytes), device, tensor_bytes_max: None }
+                }
+            }
+        })?,
     }
     Ok(())
 }
@@ -106,7 +134,8 @@ impl<'a> PreparedLaunch<'a> {
                 }
                 Footprint::Whole | Footprint::Windows(_) => None,
             };
-            if let Some(per) = per.filter(|_| arg.access != Access::Read) {
+            let is_tile = launch.contraction.as_ref().is_some_and(|of| usize::from(of.tile) == buffers.len());
+            if let Some(per) = per.filter(|_| arg.access != Access::Read && !is_tile) {
                 // The last element of the space may have fewer buffer elements than the others.
                 let missing = items.elements.checked_mul(per)?.checked_sub(region.len)?;
                 if missing >= per.max(1) {
@@ -207,6 +236,15 @@ impl<'a> PreparedLaunch<'a> {
 
     /// Runs the items `first..end`. `streams` permits non-temporal stores to write-only buffers.
     pub(super) fn run(&self, first: usize, end: usize, streams: bool) {
+        self.run_with(first, end, streams, None);
+    }
+
+    /// Runs the items `first..end` on their elements of a tile.
+    pub(super) fn run_tile(&self, first: usize, end: usize, tile: Tile) {
+        self.run_with(first, end, false, Some(tile));
+    }
+
+    fn run_with(&self, first: usize, end: usize, streams: bool, tile: Option<Tile>) {
         let (from, to) = (self.items.start(first), self.items.start(end));
         assert!(from <= to && to <= self.items.elements, "items are in order and within the space");
         let mut memory = ROWS.take();
@@ -231,10 +269,13 @@ impl<'a> PreparedLaunch<'a> {
             buffer.ptr = buffer.ptr.wrapping_add(buffer.first * buffer.dtype.size());
             buffer.streams = streams && buffer.access == Access::Write;
         }
+        if let Some(Tile { buffer, at }) = tile {
+            (buffers[buffer].ptr, buffers[buffer].first, buffers[buffer].len) = (at, from, to - from);
+        }
         // SAFETY: `PreparedLaunch::new` took the buffers from `at`, which checked their bytes. Each buffer
         // belongs to a tensor, whose memory is initialised and aligned to 16 bytes. Windows and the elements of
         // `own` are within their buffers (`to <= elements`), and disjoint from the windows of other items. The
-        // executor lets no other argument overlap a written one.
+        // executor lets no other argument overlap a written one. A tile has the elements of these items.
         let mut args = unsafe { CpuArgs::new((first, end), &mut buffers, &self.uniforms, rows) }
             .prefetching(self.prefetcher);
         match self.program {
@@ -250,7 +291,12 @@ impl<'a> PreparedLaunch<'a> {
 ///
 /// A thread that finishes a chunk takes the next. At most one thread per chunk is asked, since a thread
 /// without a chunk would wake for nothing.
-fn distribute((first, end): (usize, usize), threads: usize, each: usize, run: impl Fn(usize, usize) + Sync) {
+pub(super) fn distribute(
+    (first, end): (usize, usize),
+    threads: usize,
+    each: usize,
+    run: impl Fn(usize, usize) + Sync,
+) {
     let left = end - first;
     let chunks = (threads * each).min(left);
     let bound = |chunk: usize| first + left * chunk / chunks;
@@ -287,6 +333,16 @@ impl Items {
     /// Returns the number of items that traverse this many elements. The launch has items.
     pub(super) fn of(&self, elements: usize) -> usize {
         elements.div_ceil(self.grain.min(self.cols) * self.each.max(1))
+    }
+
+    /// Returns the number of items in a row of the space.
+    pub(super) fn per_row(&self) -> usize {
+        self.per_row
+    }
+
+    /// Returns the number of elements of an item that does not end its row.
+    pub(super) fn grain(&self) -> usize {
+        self.grain
     }
 
     /// Returns the number of elements that all items traverse.

@@ -1,0 +1,59 @@
+//! Sums of products of a group → their class in reports, or the reason why they are no contraction.
+
+use super::assemble::value_name;
+use crate::fuse::Group;
+use crate::ir::dim::DimExpr;
+use crate::ir::graph::{AxisId, Graph, NodeId};
+use crate::schedule::contraction::{Product, Refused, factors};
+
+/// Returns the title of a product: `contraction along K: M × N`.
+pub(super) fn title(graph: &Graph, product: &Product) -> String {
+    let names = |axes: &[AxisId]| {
+        let names: Vec<&str> = axes.iter().map(|&axis| graph.axis(axis).name.as_str()).collect();
+        names.join(", ")
+    };
+    let Product { batch, rows, cols, depth, .. } = product;
+    let each = if batch.is_empty() { String::new() } else { format!(" for each {}", names(batch)) };
+    format!("contraction along {}: {} × {}{each}", names(depth), names(rows), names(cols))
+}
+
+/// Returns the class of each sum of products whose factors have different axes.
+pub(super) fn classes(graph: &Graph, group: &Group) -> Vec<String> {
+    let class = |&sum: &NodeId| {
+        let (along, of) = factors(graph, sum)?;
+        let [x, w] = of.map(|factor| graph.node(factor).axes);
+        let names: Vec<&str> = along.iter().map(|axis| graph.axis(axis).name.as_str()).collect();
+        let class = match Product::at(graph, group, sum) {
+            Ok(product) => {
+                let extents = product.axes().map(|axis| &graph.axis(axis).extent);
+                let work = DimExpr::constant(2) * DimExpr::product(extents);
+                format!("{}, {} FLOP", title(graph, &product), work.display(&graph.symbols))
+            }
+            Err(refused) => {
+                format!("sum along {} is a reduction: {}", names.join(", "), reason(graph, &refused, of))
+            }
+        };
+        (x != w).then_some(class)
+    };
+    group.nodes.iter().filter_map(class).collect()
+}
+
+/// Describes why a sum of the products of two factors is no contraction.
+fn reason(graph: &Graph, refused: &Refused, factors: [NodeId; 2]) -> String {
+    let names = factors.map(|factor| value_name(graph, factor));
+    let name = |factor: NodeId| match factors.iter().position(|&other| other == factor) {
+        Some(i) if names[0] != names[1] => format!("`{}`", names[i]),
+        Some(0) => "the left factor".into(),
+        Some(_) | None => "the right factor".into(),
+    };
+    match refused {
+        Refused::Strict => "`strict` rounds each product".into(),
+        Refused::Integers => "its elements are integers".into(),
+        Refused::Used => "its products are used elsewhere, too".into(),
+        Refused::Unrolled => "it has so few terms that a thread adds them by itself".into(),
+        Refused::NoDim([of, other]) => format!("{} has no dim that {} lacks", name(*of), name(*other)),
+        Refused::Lacks(of, axis) => format!("{} lacks `{}`", name(*of), graph.axis(*axis).name),
+        Refused::Several => "its kernel reduces other values, too".into(),
+        Refused::Elements => "its kernel computes values that have other dims".into(),
+    }
+}

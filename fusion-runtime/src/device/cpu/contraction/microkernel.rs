@@ -1,0 +1,297 @@
+//! Microkernels: products of two packed panels, kept in registers.
+//!
+//! A panel of the left operand has up to `rows` rows and is stored depth by depth, `rows` elements each. A
+//! panel of the right operand has `cols` columns, stored alike. Each element of a product is one chain of
+//! multiply-adds over the depth, so the shape of a microkernel never changes a result.
+
+#[cfg(target_arch = "aarch64")]
+use std::arch::aarch64::*;
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
+
+use fusion_compiler::ir::dtype::DType;
+use half::{bf16, f16};
+
+use super::pack::{Pack, pack};
+use crate::isa::Isa;
+
+/// Most rows of a product of panels, for any instruction set.
+const ROWS_MAX: usize = 12;
+
+/// A product of two panels, with the numbers of rows and vectors fixed.
+///
+/// The arguments are the depth, both panels, and the product with its row stride. The last argument tells to
+/// add to the product instead of replacing it.
+///
+/// # Safety
+///
+/// The processor has the function's instructions. The panels have `depth` steps, and the product has memory
+/// for the rows and vectors of the function.
+type Product<T> = unsafe fn(usize, *const T, *const T, *mut T, usize, bool);
+
+/// The microkernels of an instruction set.
+#[derive(Debug)]
+pub(super) struct Microkernels<T: 'static> {
+    /// Number of rows in a panel of the left operand.
+    pub(super) rows: usize,
+    /// Number of columns in a panel of the right operand.
+    pub(super) cols: usize,
+    /// Elements of a vector.
+    lanes: usize,
+    /// Products by number of rows, each of one and of two vectors.
+    products: &'static [[Product<T>; 2]],
+}
+
+/// The packed panels of a product, and where the product goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Panels<T> {
+    pub(super) depth: usize,
+    pub(super) left: *const T,
+    pub(super) right: *const T,
+    pub(super) product: *mut T,
+    /// Elements from one row of the product to the next.
+    pub(super) stride: usize,
+    /// True if the product is added to what is there.
+    pub(super) adds: bool,
+}
+
+/// A type that products are computed in.
+pub(super) trait Accumulate:
+    Copy + Default + Send + Sync + std::ops::Add<Output = Self> + 'static
+{
+    /// Returns the microkernels that a processor with these instructions runs.
+    fn microkernels(isa: Isa) -> &'static Microkernels<Self>;
+
+    /// Returns the function that packs operands of a dtype, if products of them are computed in this type.
+    fn packer(dtype: DType) -> Option<Pack<Self>>;
+}
+
+impl<T: Accumulate> Microkernels<T> {
+    /// Computes the product of `rows` × `cols` elements of two panels.
+    ///
+    /// # Safety
+    ///
+    /// The processor has the instructions of these microkernels. `rows` and `cols` are at most those of the
+    /// panels, which have `depth` steps. The product has `rows` rows of `cols` elements, and no other code
+    /// accesses the product.
+    #[inline]
+    pub(super) unsafe fn multiply(&self, panels: Panels<T>, rows: usize, cols: usize) {
+        let Panels { depth, left, right, product, stride, adds } = panels;
+        let vectors = cols.div_ceil(self.lanes);
+        let function = self.products[rows - 1][vectors - 1];
+        if cols == vectors * self.lanes {
+            // SAFETY: the caller's contract is that of the function.
+            return unsafe { function(depth, left, right, product, stride, adds) };
+        }
+        // A vector would pass the end of the product's rows, so all vectors go through memory of their own.
+        let mut whole = [T::default(); ROWS_MAX * 32];
+        // SAFETY: `whole` has room for the rows and vectors of every function.
+        unsafe { function(depth, left, right, whole.as_mut_ptr(), self.cols, false) };
+        for (row, values) in whole.chunks_exact(self.cols).take(rows).enumerate() {
+            for (col, &value) in values[..cols].iter().enumerate() {
+                // SAFETY: the product has `rows` rows of `cols` elements, by the caller's contract.
+                unsafe {
+                    let element = product.add(row * stride + col);
+                    *element = if adds { *element + value } else { value };
+                }
+            }
+        }
+    }
+}
+
+/// Defines the microkernels of one instruction set and type.
+///
+/// `load`, `store`, `splat`, `add` and `mul_add` are operations on vectors of `lanes` elements.
+macro_rules! microkernels {
+    (
+        $(#[$attribute:meta])*
+        $name:ident: $t:ty, $rows:literal x 2 x $lanes:literal, [$($number:literal)*];
+        $zero:expr, $load:expr, $store:expr, $splat:expr, $add:expr, $mul_add:expr
+    ) => {
+        mod $name {
+            use super::*;
+
+            const ROWS: usize = $rows;
+            const LANES: usize = $lanes;
+            const _: () = assert!(ROWS <= ROWS_MAX && ROWS * 2 * LANES <= ROWS_MAX * 32);
+
+            /// Computes `R` rows of `V` vectors.
+            ///
+            /// # Safety
+            ///
+            /// See `Product`.
+            $(#[$attribute])*
+            unsafe fn product<const R: usize, const V: usize>(
+                depth: usize,
+                mut left: *const $t,
+                mut right: *const $t,
+                product: *mut $t,
+                stride: usize,
+                adds: bool,
+            ) {
+                let mut sums = [[$zero; V]; R];
+                for _ in 0..depth {
+                    // SAFETY: the panels have `depth` steps, by the contract of `Product`.
+                    unsafe {
+                        let mut cols = [$zero; V];
+                        for v in 0..V {
+                            cols[v] = $load(right.add(v * LANES));
+                        }
+                        for r in 0..R {
+                            let row = $splat(*left.add(r));
+                            for v in 0..V {
+                                sums[r][v] = $mul_add(row, cols[v], sums[r][v]);
+                            }
+                        }
+                        left = left.add(ROWS);
+                        right = right.add(2 * LANES);
+                    }
+                }
+                for r in 0..R {
+                    for v in 0..V {
+                        // SAFETY: the product has `R` rows of `V` vectors, by the contract of `Product`.
+                        unsafe {
+                            let at = product.add(r * stride + v * LANES);
+                            let sum = if adds { $add($load(at), sums[r][v]) } else { sums[r][v] };
+                            $store(at, sum);
+                        }
+                    }
+                }
+            }
+
+            pub(super) static MICROKERNELS: Microkernels<$t> = Microkernels {
+                rows: ROWS,
+                cols: 2 * LANES,
+                lanes: LANES,
+                products: &[$([product::<$number, 1>, product::<$number, 2>]),*],
+            };
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+microkernels! {
+    #[target_feature(enable = "avx512f")]
+    avx512_f32: f32, 12 x 2 x 16, [1 2 3 4 5 6 7 8 9 10 11 12];
+    _mm512_setzero_ps(), _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps, _mm512_add_ps, _mm512_fmadd_ps
+}
+
+#[cfg(target_arch = "x86_64")]
+microkernels! {
+    #[target_feature(enable = "avx512f")]
+    avx512_f64: f64, 12 x 2 x 8, [1 2 3 4 5 6 7 8 9 10 11 12];
+    _mm512_setzero_pd(), _mm512_loadu_pd, _mm512_storeu_pd, _mm512_set1_pd, _mm512_add_pd, _mm512_fmadd_pd
+}
+
+#[cfg(target_arch = "x86_64")]
+microkernels! {
+    #[target_feature(enable = "avx2,fma")]
+    avx2_f32: f32, 6 x 2 x 8, [1 2 3 4 5 6];
+    _mm256_setzero_ps(), _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_add_ps, _mm256_fmadd_ps
+}
+
+#[cfg(target_arch = "x86_64")]
+microkernels! {
+    #[target_feature(enable = "avx2,fma")]
+    avx2_f64: f64, 6 x 2 x 4, [1 2 3 4 5 6];
+    _mm256_setzero_pd(), _mm256_loadu_pd, _mm256_storeu_pd, _mm256_set1_pd, _mm256_add_pd, _mm256_fmadd_pd
+}
+
+#[cfg(target_arch = "aarch64")]
+microkernels! {
+    #[target_feature(enable = "neon")]
+    neon_f32: f32, 8 x 2 x 4, [1 2 3 4 5 6 7 8];
+    vdupq_n_f32(0.0), vld1q_f32, vst1q_f32, vdupq_n_f32, vaddq_f32, (|x, y, z| vfmaq_f32(z, x, y))
+}
+
+#[cfg(target_arch = "aarch64")]
+microkernels! {
+    #[target_feature(enable = "neon")]
+    neon_f64: f64, 8 x 2 x 2, [1 2 3 4 5 6 7 8];
+    vdupq_n_f64(0.0), vld1q_f64, vst1q_f64, vdupq_n_f64, vaddq_f64, (|x, y, z| vfmaq_f64(z, x, y))
+}
+
+/// Vectors of four lanes that every compiler vectorises. Products round before they are added.
+mod portable {
+    pub(super) type Vector<T> = [T; 4];
+
+    pub(super) unsafe fn load<T: Copy>(from: *const T) -> Vector<T> {
+        // SAFETY: the caller has four elements there.
+        unsafe { from.cast::<Vector<T>>().read_unaligned() }
+    }
+
+    pub(super) unsafe fn store<T: Copy>(to: *mut T, vector: Vector<T>) {
+        // SAFETY: the caller has room for four elements there.
+        unsafe { to.cast::<Vector<T>>().write_unaligned(vector) }
+    }
+
+    pub(super) fn add<T: Copy + std::ops::Add<Output = T>>(x: Vector<T>, y: Vector<T>) -> Vector<T> {
+        std::array::from_fn(|i| x[i] + y[i])
+    }
+
+    pub(super) fn mul_add<T>(x: Vector<T>, y: Vector<T>, z: Vector<T>) -> Vector<T>
+    where
+        T: Copy + std::ops::Add<Output = T> + std::ops::Mul<Output = T>,
+    {
+        std::array::from_fn(|i| x[i] * y[i] + z[i])
+    }
+}
+
+microkernels! {
+    base_f32: f32, 4 x 2 x 4, [1 2 3 4];
+    [0.0_f32; 4], portable::load, portable::store, (|x| [x; 4]), portable::add,
+    portable::mul_add
+}
+
+microkernels! {
+    base_f64: f64, 4 x 2 x 4, [1 2 3 4];
+    [0.0_f64; 4], portable::load, portable::store, (|x| [x; 4]), portable::add,
+    portable::mul_add
+}
+
+impl Accumulate for f32 {
+    fn packer(dtype: DType) -> Option<Pack<f32>> {
+        match dtype {
+            DType::F32 => Some(pack::<f32>),
+            DType::F16 => Some(pack::<f16>),
+            DType::BF16 => Some(pack::<bf16>),
+            _ => None,
+        }
+    }
+
+    fn microkernels(isa: Isa) -> &'static Microkernels<f32> {
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 | Isa::Avx512DoublePumped => &avx512_f32::MICROKERNELS,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => &avx2_f32::MICROKERNELS,
+            #[cfg(target_arch = "aarch64")]
+            Isa::Base => &neon_f32::MICROKERNELS,
+            #[cfg(not(target_arch = "aarch64"))]
+            Isa::Base => &base_f32::MICROKERNELS,
+            #[cfg(not(target_arch = "x86_64"))]
+            Isa::Avx2 | Isa::Avx512 | Isa::Avx512DoublePumped => &base_f32::MICROKERNELS,
+        }
+    }
+}
+
+impl Accumulate for f64 {
+    fn packer(dtype: DType) -> Option<Pack<f64>> {
+        (dtype == DType::F64).then_some(pack::<f64> as Pack<f64>)
+    }
+
+    fn microkernels(isa: Isa) -> &'static Microkernels<f64> {
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 | Isa::Avx512DoublePumped => &avx512_f64::MICROKERNELS,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => &avx2_f64::MICROKERNELS,
+            #[cfg(target_arch = "aarch64")]
+            Isa::Base => &neon_f64::MICROKERNELS,
+            #[cfg(not(target_arch = "aarch64"))]
+            Isa::Base => &base_f64::MICROKERNELS,
+            #[cfg(not(target_arch = "x86_64"))]
+            Isa::Avx2 | Isa::Avx512 | Isa::Avx512DoublePumped => &base_f64::MICROKERNELS,
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! Contractions: products of two operands, summed over the axes that both have and the result lacks.
+//!
+//! A box of rows and columns of the result is one task. It packs its operands block by block of the depth,
+//! multiplies the panels into a tile, and runs the launch's kernel on the finished tile while the tile is in a
+//! cache. All boxes of some columns share the packed right operand, unless the depth is long.
+//!
+//! Invariant: a sum is a chain over blocks of `DEPTH` elements, each from zero, added in order. The sizes of
+//! boxes and the number of threads never change a result.
+
+mod microkernel;
+mod pack;
+#[cfg(test)]
+mod tests;
+
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fusion_compiler::ir::dim::DimExpr;
+use fusion_compiler::ir::dtype::DType;
+use fusion_compiler::ir::plan::{Contraction, TileAxis};
+use fusion_compiler::target::tuning_table::runtime;
+
+use super::launch::{PreparedLaunch, Tile, distribute};
+use super::memory::{CpuMemory, Pool};
+use crate::isa::Isa;
+use microkernel::{Accumulate, Microkernels, Panels};
+use pack::{Direction, Operand};
+
+/// Elements of a block of the depth. The order of a sum depends on the number, so it is the same for all
+/// processors.
+const DEPTH: usize = 256;
+/// A contraction whose extents and operands are known.
+struct Resolved<'a, T: 'static> {
+    launch: &'a PreparedLaunch<'a>,
+    kernels: &'static Microkernels<T>,
+    left: Operand<T>,
+    right: Operand<T>,
+    batch: Batch,
+    /// Row of the launch's space for each row of a product.
+    rows: Direction,
+    /// Number of the buffer that the launch's kernel reads tiles from.
+    tile: usize,
+    /// Columns of a box.
+    cols: usize,
+    pool: &'a Arc<Pool>,
+}
+
+/// A stride of an axis: in the space or in one of the operands.
+type Stride = fn(&TileAxis) -> &DimExpr;
+
+/// The axes that have a product for each coordinate, as directions of the space and of both operands.
+struct Batch {
+    space: Direction,
+    left: Direction,
+    right: Direction,
+}
+
+// SAFETY: operands are only read while the launch runs, and each task writes memory of its own.
+unsafe impl<T> Sync for Resolved<'_, T> {}
+
+/// Rows and columns of one product, which one task computes.
+#[derive(Clone, Copy)]
+struct Bounds {
+    /// Coordinate of the batch.
+    batch: usize,
+    rows: (usize, usize),
+    cols: (usize, usize),
+}
+
+/// The reason why a contraction did not run.
+pub(super) enum Failure {
+    /// The plan does not fit its launch.
+    Malformed,
+    /// The system has no memory for panels and tiles: the bytes asked for.
+    NoMemory(usize),
+}
+
+/// Runs a launch whose kernel finishes the tiles of a contraction.
+pub(super) fn run(
+    launch: &PreparedLaunch<'_>,
+    of: &Contraction,
+    (isa, pool, symbols): (Isa, &Arc<Pool>, &[i64]),
+) -> Result<(), Failure> {
+    let context = (isa, pool, symbols);
+    match launch.buffers.get(usize::from(of.tile)).map(|tile| tile.dtype) {
+        Some(DType::F32) => Resolved::<f32>::new(launch, of, context).ok_or(Failure::Malformed)?.run(),
+        Some(DType::F64) => Resolved::<f64>::new(launch, of, context).ok_or(Failure::Malformed)?.run(),
+        _ => Err(Failure::Malformed),
+    }
+}
+
+impl<'a, T: Accumulate> Resolved<'a, T> {
+    fn new(
+        launch: &'a PreparedLaunch<'a>,
+        of: &Contraction,
+        (isa, pool, symbols): (Isa, &'a Arc<Pool>, &[i64]),
+    ) -> Option<Resolved<'a, T>> {
+        let direction = |axes: &[TileAxis], stride: Stride| {
+            let number = |extent: &DimExpr| usize::try_from(extent.eval(symbols)?).ok();
+            let axis = |axis: &TileAxis| Some((number(&axis.extent)?, number(stride(axis))?));
+            axes.iter().map(axis).collect::<Option<Vec<_>>>().map(Direction::new)
+        };
+        let operand = |buffer: u16, lanes: &[TileAxis], stride: Stride| {
+            let buffer = launch.buffers.get(usize::from(buffer))?;
+            let (lanes, depth) = (direction(lanes, stride)?, direction(&of.depth, stride)?);
+            Some(Operand::new(buffer.ptr, T::packer(buffer.dtype)?, lanes, depth))
+        };
+        let [space, left, right]: [Stride; 3] = [|axis| &axis.space, |axis| &axis.left, |axis| &axis.right];
+        let batch = |stride| direction(&of.batch, stride);
+        Some(Resolved {
+            launch,
+            kernels: T::microkernels(isa),
+            left: operand(of.left, &of.rows, left)?,
+            right: operand(of.right, &of.cols, right)?,
+            batch: Batch { space: batch(space)?, left: batch(left)?, right: batch(right)? },
+            rows: direction(&of.rows, space)?,
+            tile: usize::from(of.tile),
+            cols: launch.items.grain(),
+            pool,
+        })
+    }
+
+    fn run(&self) -> Result<(), Failure> {
+        let (batches, rows, cols) = (self.batch.space.len(), self.left.lanes.len(), self.right.lanes.len());
+        let depth = self.left.depth();
+        let work = batches.saturating_mul(rows).saturating_mul(cols).saturating_mul(depth);
+        let threads = if work < runtime::PARALLEL_PRODUCTS_MIN { 1 } else { rayon::current_num_threads() };
+        let strips = cols.div_ceil(self.cols);
+        let strip = |number: usize| {
+            let first = number % strips * self.cols;
+            (number / strips, (first, (first + self.cols).min(cols)))
+        };
+        let shares = rows > runtime::BOX_ROWS && depth <= runtime::SHARED_DEPTH_MAX;
+        if !shares {
+            // A thread that is done takes one of the boxes that are left.
+            let strip_count = batches * strips;
+            let wanted = (4 * threads).div_ceil(strip_count);
+            let each = rows.div_ceil(wanted).next_multiple_of(self.kernels.rows).min(runtime::LONE_BOX_ROWS);
+            let blocks = rows.div_ceil(each);
+            return all(threads, strip_count * blocks, &|task| {
+                let (batch, cols) = strip(task / blocks);
+                let first = task % blocks * each;
+                self.lone_box(Bounds { batch, rows: (first, (first + each).min(rows)), cols })
+            });
+        }
+        let by_strips = threads == 1 || batches * strips >= 2 * threads;
+        let (outer, inner) = if by_strips { (threads, 1) } else { (1, threads) };
+        let each = rows.div_ceil(4 * inner).next_multiple_of(self.kernels.rows).min(runtime::BOX_ROWS);
+        all(outer, batches * strips, &|task| {
+            let (batch, cols) = strip(task);
+            let panels = (cols.1 - cols.0).div_ceil(self.kernels.cols);
+            let memory = Memory::<T>::new(self.pool, panels * self.kernels.cols * depth)?;
+            let right = &memory;
+            let blocks = depth.div_ceil(DEPTH);
+            all(inner, panels * blocks, &|task| {
+                self.pack_right((batch, cols), (task / panels, task % panels), right.ptr(0));
+                Ok(())
+            })?;
+            all(inner, rows.div_ceil(each), &|block| {
+                let first = block * each;
+                let of = Bounds { batch, rows: (first, (first + each).min(rows)), cols };
+                self.run_box(of, &|block| right.ptr(block * DEPTH * panels * self.kernels.cols))
+            })
+        })
+    }
+
+    /// Runs a box that packs its columns itself.
+    fn lone_box(&self, of: Bounds) -> Result<(), Failure> {
+        let panels = (of.cols.1 - of.cols.0).div_ceil(self.kernels.cols);
+        let memory = Memory::<T>::new(self.pool, panels * self.kernels.cols * DEPTH)?;
+        self.run_box(of, &|block| {
+            let before = block * DEPTH * panels * self.kernels.cols;
+            for panel in 0..panels {
+                self.pack_right((of.batch, of.cols), (block, panel), memory.ptr(0).wrapping_sub(before));
+            }
+            memory.ptr(0)
+        })
+    }
+
+    /// Packs one panel of columns, of one block of the depth, into memory for the whole depth.
+    fn pack_right(
+        &self,
+        (batch, cols): (usize, (usize, usize)),
+        (block, panel): (usize, usize),
+        memory: *mut T,
+    ) {
+        let (width, depth) = (self.kernels.cols, self.right.depth());
+        let panels = (cols.1 - cols.0).div_ceil(width);
+        let (from, to) = (block * DEPTH, (block * DEPTH + DEPTH).min(depth));
+        let first = cols.0 + panel * width;
+        let out = memory.wrapping_add((from * panels + (to - from) * panel) * width);
+        // SAFETY: the columns and depths are those of the operand. The memory has room for the panels of all
+        // blocks, or of this one.
+        unsafe {
+            let lanes = (first, width.min(cols.1 - first));
+            self.right.pack(self.batch.right.offset(batch), lanes, (from, to), (out, width));
+        }
+    }
+
+    /// Computes a box and runs the launch's kernel on it. `right` returns the packed columns of a block of the
+    /// depth.
+    fn run_box(&self, of: Bounds, right: &dyn Fn(usize) -> *mut T) -> Result<(), Failure> {
+        let kernels = self.kernels;
+        let (rows, cols) = (of.rows.1 - of.rows.0, of.cols.1 - of.cols.0);
+        let depth = self.left.depth();
+        let padded = rows.next_multiple_of(kernels.rows);
+        let memory = Memory::<T>::new(self.pool, padded * DEPTH + rows * cols)?;
+        let (left, tile) = (memory.ptr(0), memory.ptr(padded * DEPTH));
+        if depth == 0 {
+            // SAFETY: the memory has room for the tile.
+            unsafe { std::slice::from_raw_parts_mut(tile, rows * cols).fill(T::default()) };
+        }
+        for (block, from) in (0..depth).step_by(DEPTH).enumerate() {
+            let len = DEPTH.min(depth - from);
+            let right = right(block);
+            for first in (0..rows).step_by(kernels.rows) {
+                let lanes = (of.rows.0 + first, kernels.rows.min(rows - first));
+                // SAFETY: the rows and depths are those of the operand, and there is room for all rows.
+                unsafe {
+                    let panel = left.add(first * len);
+                    let start = self.batch.left.offset(of.batch);
+                    self.left.pack(start, lanes, (from, from + len), (panel, kernels.rows));
+                }
+            }
+            for col in (0..cols).step_by(kernels.cols) {
+                for row in (0..rows).step_by(kernels.rows) {
+                    // SAFETY: the panels were packed with `len` steps, and the tile has all rows and columns.
+                    unsafe {
+                        let panels = Panels {
+                            depth: len,
+                            left: left.add(row * len),
+                            right: right.add(col * len),
+                            product: tile.add(row * cols + col),
+                            stride: cols,
+                            adds: block > 0,
+                        };
+                        kernels.multiply(panels, kernels.rows.min(rows - row), kernels.cols.min(cols - col));
+                    }
+                }
+            }
+        }
+        self.finish(of, tile);
+        Ok(())
+    }
+
+    /// Runs the launch's kernel on the rows of a tile.
+    fn finish(&self, of: Bounds, tile: *mut T) {
+        let (cols, per_row) = (of.cols.1 - of.cols.0, self.launch.items.per_row());
+        let (start, strip) = (self.batch.space.offset(of.batch), of.cols.0 / self.cols);
+        let item = |row: usize| (start + self.rows.offset(row)) * per_row + strip;
+        let mut row = of.rows.0;
+        while row < of.rows.1 {
+            let (first, mut count) = (item(row), 1);
+            // Consecutive items are one call.
+            while row + count < of.rows.1 && item(row + count) == first + count {
+                count += 1;
+            }
+            let at = tile.wrapping_add((row - of.rows.0) * cols).cast::<u8>();
+            self.launch.run_tile(first, first + count, Tile { buffer: self.tile, at });
+            row += count;
+        }
+    }
+}
+
+/// Runs tasks on up to `threads` threads, and returns the failure of one of them, if any.
+fn all(
+    threads: usize,
+    tasks: usize,
+    run: &(dyn Fn(usize) -> Result<(), Failure> + Sync),
+) -> Result<(), Failure> {
+    let failure = Mutex::new(Ok(()));
+    distribute((0, tasks), threads, runtime::CHUNKS_PER_THREAD, |first, end| {
+        if let Err(failed) = (first..end).try_for_each(run) {
+            *failure.lock().unwrap_or_else(PoisonError::into_inner) = Err(failed);
+        }
+    });
+    failure.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Memory for panels and tiles.
+struct Memory<T> {
+    memory: CpuMemory,
+    elements: PhantomData<T>,
+}
+
+impl<T> Memory<T> {
+    fn new(pool: &Arc<Pool>, len: usize) -> Result<Memory<T>, Failure> {
+        let bytes = len.saturating_mul(size_of::<T>());
+        let memory = pool.allocate(bytes).ok_or(Failure::NoMemory(bytes))?;
+        Ok(Memory { memory, elements: PhantomData })
+    }
+
+    /// Returns the address of an element.
+    fn ptr(&self, element: usize) -> *mut T {
+        self.memory.ptr().cast::<T>().wrapping_add(element)
+    }
+}

@@ -1,0 +1,312 @@
+//! Packing: a block of an operand becomes panels, in the order in which microkernels read them.
+//!
+//! An operand is read by strides, so names may lie in memory in any order. Elements of 16 bits are widened on
+//! the way. Lanes of a panel that the operand lacks are 0, and no product that uses them is kept.
+
+use std::array;
+
+use half::{bf16, f16};
+use smallvec::SmallVec;
+
+/// Most lanes of a panel, for any instruction set.
+const LANES_MAX: usize = 32;
+
+/// Lanes and steps that are transposed in registers.
+const SQUARE: usize = 4;
+
+/// Steps of a depth that are transposed for all lanes before the next: a cache line of each lane.
+const STEPS: usize = 16;
+
+/// An element of an operand.
+pub(super) trait Element: Copy {
+    /// The type that products are computed in.
+    type Wide: Copy + Default;
+
+    /// Returns the element in that type.
+    fn widen(self) -> Self::Wide;
+}
+
+macro_rules! elements {
+    ($($element:ty => $wide:ty, $widen:expr;)*) => { $(
+        impl Element for $element {
+            type Wide = $wide;
+
+            #[inline(always)]
+            fn widen(self) -> $wide {
+                $widen(self)
+            }
+        }
+    )* };
+}
+
+elements! {
+    f32 => f32, |x| x;
+    f64 => f64, |x| x;
+    f16 => f32, f16::to_f32;
+    bf16 => f32, bf16::to_f32;
+}
+
+/// Axes of an operand as one direction: an extent and a stride each, outermost first, at least one.
+#[derive(Clone, Debug)]
+pub(super) struct Direction(SmallVec<[(usize, usize); 4]>);
+
+/// Coordinates of a direction with one stride.
+struct Run {
+    /// Offset of the first element.
+    offset: usize,
+    len: usize,
+}
+
+impl Direction {
+    /// Makes a direction of axes. Adjacent axes with one stride become one.
+    pub(super) fn new(axes: impl IntoIterator<Item = (usize, usize)>) -> Direction {
+        let mut all: SmallVec<[(usize, usize); 4]> = SmallVec::new();
+        for (extent, stride) in axes.into_iter().filter(|(extent, _)| *extent != 1) {
+            match all.last_mut() {
+                Some((outer, distance)) if *distance == stride * extent => {
+                    (*outer, *distance) = (*outer * extent, stride);
+                }
+                Some(_) | None => all.push((extent, stride)),
+            }
+        }
+        if all.is_empty() {
+            all.push((1, 0));
+        }
+        Direction(all)
+    }
+
+    /// Returns the number of coordinates.
+    pub(super) fn len(&self) -> usize {
+        self.0.iter().map(|(extent, _)| extent).product()
+    }
+
+    /// Returns the number of axes with strides of their own.
+    #[cfg(test)]
+    pub(super) fn axes(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns the offset of a coordinate.
+    pub(super) fn offset(&self, mut at: usize) -> usize {
+        let mut offset = 0;
+        for &(extent, stride) in self.0.iter().rev() {
+            offset += at % extent * stride;
+            at /= extent;
+        }
+        offset
+    }
+
+    /// Returns the stride of the innermost axis.
+    fn stride(&self) -> usize {
+        self.0.last().map_or(0, |(_, stride)| *stride)
+    }
+
+    /// Returns the number of consecutive coordinates, from this one on, that lie along the innermost axis.
+    fn run_len(&self, at: usize) -> usize {
+        self.0.last().map_or(1, |(extent, _)| extent - at % extent)
+    }
+
+    /// Returns the coordinates `from..to` in runs along the innermost axis.
+    fn runs(&self, from: usize, to: usize) -> impl Iterator<Item = Run> {
+        let mut at = from;
+        std::iter::from_fn(move || {
+            let len = self.run_len(at).min(to - at);
+            let run = Run { offset: self.offset(at), len };
+            at += len;
+            (len > 0).then_some(run)
+        })
+    }
+}
+
+/// An operand of a product, whose panels have elements of type `T`.
+#[derive(Debug)]
+pub(super) struct Operand<T> {
+    /// Address of the first element.
+    from: *const u8,
+    /// Function that packs elements of the operand's dtype.
+    pack: Pack<T>,
+    /// Rows of a left operand, columns of a right one.
+    pub(super) lanes: Direction,
+    /// The axes that are summed over.
+    depth: Direction,
+}
+
+/// A function that packs a panel. See `Operand::pack`.
+pub(super) type Pack<T> = unsafe fn(&Operand<T>, usize, (usize, usize), (usize, usize), (*mut T, usize));
+
+impl<T> Operand<T> {
+    /// Makes an operand of memory at `from`.
+    pub(super) fn new(from: *const u8, pack: Pack<T>, lanes: Direction, depth: Direction) -> Operand<T> {
+        Operand { from, pack, lanes, depth }
+    }
+
+    /// Returns the number of elements that are summed over.
+    pub(super) fn depth(&self) -> usize {
+        self.depth.len()
+    }
+
+    /// Packs `count` lanes from `first` on, at the depths `from..to`, as one panel of `width` lanes.
+    ///
+    /// # Safety
+    ///
+    /// The operand has all of these elements from element `start` on, and the panel has room.
+    pub(super) unsafe fn pack(
+        &self,
+        start: usize,
+        lanes: (usize, usize),
+        depth: (usize, usize),
+        panel: (*mut T, usize),
+    ) {
+        // SAFETY: the caller's contract.
+        unsafe { (self.pack)(self, start, lanes, depth, panel) }
+    }
+}
+
+/// Packs a panel of elements of type `E`.
+///
+/// # Safety
+///
+/// See `Operand::pack`. The operand has elements of type `E`.
+pub(super) unsafe fn pack<E: Element>(
+    operand: &Operand<E::Wide>,
+    start: usize,
+    (first, count): (usize, usize),
+    (from, to): (usize, usize),
+    (panel, width): (*mut E::Wide, usize),
+) {
+    // SAFETY: the caller's contract.
+    let base = unsafe { operand.from.cast::<E>().add(start) };
+    let mut offsets = [0; LANES_MAX];
+    for (lane, offset) in offsets[..count].iter_mut().enumerate() {
+        *offset = operand.lanes.offset(first + lane);
+    }
+    let offsets = &offsets[..count];
+    let are_adjacent = operand.lanes.stride() == 1 && operand.lanes.run_len(first) >= count;
+    let (stride, mut out) = (operand.depth.stride(), panel);
+    for run in operand.depth.runs(from, to) {
+        // SAFETY: the caller's contract. Each run writes `len` steps of `width` lanes.
+        unsafe {
+            let base = base.add(run.offset);
+            if are_adjacent {
+                copied((base.add(offsets[0]), stride), run.len, (out, width), count);
+            } else {
+                transposed((base, stride), offsets, run.len, (out, width));
+            }
+            out = out.add(run.len * width);
+        }
+    }
+}
+
+/// Packs lanes that are adjacent in memory.
+///
+/// # Safety
+///
+/// There are `steps` steps, `stride` apart, of `count` elements, and room for `steps` times `width`.
+#[inline(always)]
+unsafe fn copied<E: Element>(
+    from: (*const E, usize),
+    steps: usize,
+    (out, width): (*mut E::Wide, usize),
+    count: usize,
+) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        match (width, count) {
+            (6, 6) => whole::<E, 6>(from, steps, out),
+            (8, 8) => whole::<E, 8>(from, steps, out),
+            (12, 12) => whole::<E, 12>(from, steps, out),
+            (16, 16) => whole::<E, 16>(from, steps, out),
+            (32, 32) => whole::<E, 32>(from, steps, out),
+            (..) => partial(from, steps, (out, width), count),
+        }
+    }
+}
+
+/// Packs all `WIDTH` lanes of a panel.
+///
+/// # Safety
+///
+/// See `copied`.
+unsafe fn whole<E: Element, const WIDTH: usize>(
+    (from, stride): (*const E, usize),
+    steps: usize,
+    out: *mut E::Wide,
+) {
+    for step in 0..steps {
+        // SAFETY: the caller's contract.
+        unsafe {
+            let lanes = from.add(step * stride).cast::<[E; WIDTH]>().read_unaligned();
+            out.add(step * WIDTH).cast::<[E::Wide; WIDTH]>().write_unaligned(lanes.map(E::widen));
+        }
+    }
+}
+
+/// Packs the first `count` lanes of a panel, and zeros for the others.
+///
+/// # Safety
+///
+/// See `copied`.
+unsafe fn partial<E: Element>(
+    (from, stride): (*const E, usize),
+    steps: usize,
+    (out, width): (*mut E::Wide, usize),
+    count: usize,
+) {
+    for step in 0..steps {
+        // SAFETY: the caller's contract.
+        unsafe {
+            let (from, out) = (from.add(step * stride), out.add(step * width));
+            (0..count).for_each(|lane| *out.add(lane) = (*from.add(lane)).widen());
+            (count..width).for_each(|lane| *out.add(lane) = E::Wide::default());
+        }
+    }
+}
+
+/// Packs lanes that lie anywhere.
+///
+/// # Safety
+///
+/// Each lane has `steps` steps, `stride` apart, and there is room for `steps` times `width`.
+#[inline(always)]
+unsafe fn transposed<E: Element>(
+    (from, stride): (*const E, usize),
+    offsets: &[usize],
+    steps: usize,
+    (out, width): (*mut E::Wide, usize),
+) {
+    // Squares of adjacent steps are transposed in registers.
+    let (in_squares, squares) = match stride {
+        1 => (steps - steps % SQUARE, offsets.len() - offsets.len() % SQUARE),
+        _ => (0, 0),
+    };
+    for first in (0..in_squares).step_by(STEPS) {
+        let end = (first + STEPS).min(in_squares);
+        for lane in (0..squares).step_by(SQUARE) {
+            for step in (first..end).step_by(SQUARE) {
+                // SAFETY: the caller's contract.
+                unsafe {
+                    let row = |i: usize| {
+                        let row = from.add(offsets[lane + i] + step).cast::<[E; SQUARE]>();
+                        row.read_unaligned().map(E::widen)
+                    };
+                    let rows: [[E::Wide; SQUARE]; SQUARE] = array::from_fn(row);
+                    let columns: [[E::Wide; SQUARE]; SQUARE] =
+                        array::from_fn(|i| array::from_fn(|row| rows[row][i]));
+                    for (i, column) in columns.into_iter().enumerate() {
+                        let out = out.add((step + i) * width + lane);
+                        out.cast::<[E::Wide; SQUARE]>().write_unaligned(column);
+                    }
+                }
+            }
+        }
+    }
+    let one = |step: usize, lane: usize| {
+        // SAFETY: the caller's contract.
+        unsafe {
+            let element = offsets.get(lane).map(|offset| (*from.add(offset + step * stride)).widen());
+            *out.add(step * width + lane) = element.unwrap_or_default();
+        }
+    };
+    (0..in_squares).for_each(|step| (squares..width).for_each(|lane| one(step, lane)));
+    (in_squares..steps).for_each(|step| (0..width).for_each(|lane| one(step, lane)));
+}
