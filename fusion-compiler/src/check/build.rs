@@ -22,13 +22,13 @@ const NODES_MAX: usize = 1 << 16;
 
 /// The result of an expression.
 #[derive(Clone, Debug)]
-pub(super) enum Value {
+pub(super) enum ExprValue {
     /// A value with a dtype.
     Node(NodeId),
     /// A number that takes the dtype of the value it meets.
     Weak(Weak),
     /// Several values.
-    Tuple(Vec<Value>),
+    Tuple(Vec<ExprValue>),
     /// A mistake, already reported.
     Unknown,
 }
@@ -37,7 +37,7 @@ pub(super) enum Value {
 #[derive(Clone, Debug)]
 pub(super) struct Var {
     pub(super) name: String,
-    pub(super) value: Value,
+    pub(super) value: ExprValue,
     pub(super) kind: VarKind,
 }
 
@@ -190,12 +190,12 @@ impl<'a> Builder<'a> {
     }
 
     /// Reports a mistake at a token of the current body.
-    pub(super) fn error(&mut self, at: At, message: Message) -> Value {
+    pub(super) fn error(&mut self, at: At, message: Message) -> ExprValue {
         let users = self.frames.iter().rposition(|frame| frame.origin == Origin::Block).map_or(0, |i| i + 1);
         if let Some(call) = self.frames.get_mut(users)
             && std::mem::replace(&mut call.mistaken, true)
         {
-            return Value::Unknown;
+            return ExprValue::Unknown;
         }
         // A mistake inside a typed function is reported at its own token, once for all calls.
         let base = self.frames.iter().rposition(|frame| frame.function.is_typed()).map_or(0, |i| i + 1);
@@ -215,28 +215,28 @@ impl<'a> Builder<'a> {
         };
         let at = chain.first().map_or(at, |frame| frame.at);
         self.errors.push(self.places.span(at), message);
-        Value::Unknown
+        ExprValue::Unknown
     }
 
     /// Reports a mistake that does not depend on the call of the current function, at its own token and once.
-    pub(super) fn error_here(&mut self, at: At, message: Message) -> Value {
+    pub(super) fn error_here(&mut self, at: At, message: Message) -> ExprValue {
         if self.in_std() {
             return self.error(at, message);
         }
         self.errors.push(self.places.span(at), message);
-        Value::Unknown
+        ExprValue::Unknown
     }
 
     /// Reports a mistake that concerns the whole chain of calls.
-    pub(super) fn error_always(&mut self, at: At, message: Message) -> Value {
+    pub(super) fn error_always(&mut self, at: At, message: Message) -> ExprValue {
         let span = self.place(at);
         self.error_span(span, message)
     }
 
     /// Reports a mistake at a token of the user.
-    pub(super) fn error_span(&mut self, span: SpanId, message: Message) -> Value {
+    pub(super) fn error_span(&mut self, span: SpanId, message: Message) -> ExprValue {
         self.errors.push(self.spans[span.0 as usize], message);
-        Value::Unknown
+        ExprValue::Unknown
     }
 
     /// Appends a node, unless the function has too many nodes.
@@ -361,7 +361,7 @@ impl Env {
         self.dim(name).and_then(only)
     }
 
-    pub(super) fn bind(&mut self, name: &str, value: Value, kind: VarKind) {
+    pub(super) fn bind(&mut self, name: &str, value: ExprValue, kind: VarKind) {
         self.vars.push(Var { name: name.into(), value, kind });
     }
 }

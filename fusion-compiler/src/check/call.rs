@@ -5,7 +5,7 @@
 
 mod misfit;
 
-use super::build::{Builder, Env, Form, Frame, Origin, Value, VarKind};
+use super::build::{Builder, Env, ExprValue, Form, Frame, Origin, VarKind};
 use super::expr::{self, Snippet, single};
 use super::value::{self, dtype_of, typed};
 use super::{axes, capture, dims, fit, function, guards, index, library, order, reduce, rename, split, weak};
@@ -28,7 +28,7 @@ const RUST: [&str; 4] = ["clone", "to", "reshape", "item"];
 const CALLS_MAX: u32 = 1 << 14;
 
 /// Evaluates `name(args)`.
-pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args: &[Arg]) -> Value {
+pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args: &[Arg]) -> ExprValue {
     if !b.in_std() {
         let mut named = b.block.iter().copied().filter(|function| function.name.text == name);
         match (named.next(), named.next()) {
@@ -72,7 +72,7 @@ pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args:
         return b.error_here(at, diag::function_later(name, how));
     }
     if b.mistaken.iter().any(|mistaken| mistaken == name) {
-        return Value::Unknown;
+        return ExprValue::Unknown;
     }
     if env.var(name).is_some() {
         return b.error_here(at, diag::value_called(name));
@@ -91,11 +91,11 @@ pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args:
 }
 
 /// Evaluates a call of an operation that the compiler itself defines. Returns none if none has the name.
-fn built_in(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args: &[Arg]) -> Option<Value> {
+fn built_in(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args: &[Arg]) -> Option<ExprValue> {
     if let Some(kind) = reduce::ReduceKind::from_name(name) {
         return Some(reduce::reduce(b, env, at, kind, args));
     }
-    if let Some(kind) = index::Kind::from_name(name) {
+    if let Some(kind) = index::IndexOp::from_name(name) {
         return Some(index::index(b, env, at, kind, args));
     }
     match name {
@@ -109,7 +109,7 @@ fn built_in(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args: &[Arg]
 }
 
 /// Evaluates `x.name(args)`, with the receiver as the first argument.
-pub(super) fn method(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args: &[Arg]) -> Value {
+pub(super) fn method(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args: &[Arg]) -> ExprValue {
     let is_rust = b.form != Form::Function && b.frames.is_empty() && !is_function(b, name);
     let is_rust = is_rust && (RUST.contains(&name) || hints::function(name).is_none());
     if is_rust && diag::did_you_mean(name, function_names(b)).is_empty() {
@@ -156,7 +156,7 @@ fn table_op(name: &str) -> Option<Op> {
 }
 
 /// Evaluates a call of an operation of the op table.
-fn operation(b: &mut Builder<'_>, env: &mut Env, at: At, op: Op, args: &[Arg]) -> Value {
+fn operation(b: &mut Builder<'_>, env: &mut Env, at: At, op: Op, args: &[Arg]) -> ExprValue {
     let info = op.info();
     if let Some(name) = args.iter().find_map(|arg| arg.name.as_ref()) {
         return b.error(name.at, hints::named_argument(info.name, &name.text));
@@ -164,7 +164,7 @@ fn operation(b: &mut Builder<'_>, env: &mut Env, at: At, op: Op, args: &[Arg]) -
     if args.len() != info.arity {
         return b.error(at, diag::arity(info.name, diag::count(info.arity, "value"), diag::were(args.len())));
     }
-    let mut values: Vec<(Value, Snippet<'_>)> =
+    let mut values: Vec<(ExprValue, Snippet<'_>)> =
         args.iter().map(|arg| (single(b, env, &arg.value), Snippet::of(&arg.value))).collect();
     if info.typing != Typing::Select {
         return expr::apply(b, at, op, info.name, values);
@@ -173,9 +173,9 @@ fn operation(b: &mut Builder<'_>, env: &mut Env, at: At, op: Op, args: &[Arg]) -
     let (other, right) = values.remove(1);
     let (then, left) = values.remove(0);
     match (dtype_of(b, &test), test) {
-        (Some(DType::Bool), Value::Node(id)) => expr::pick(b, at, id, [then, other], [left, right]),
+        (Some(DType::Bool), ExprValue::Node(id)) => expr::pick(b, at, id, [then, other], [left, right]),
         (Some(dtype), _) => b.error(condition.at, diag::wants_mask(dtype)),
-        (None, _) => Value::Unknown,
+        (None, _) => ExprValue::Unknown,
     }
 }
 
@@ -186,7 +186,7 @@ fn expand<'a>(
     at: At,
     (callee, origin): (&'a Function, Origin),
     args: &[Arg],
-) -> Value {
+) -> ExprValue {
     let name = callee.name.text.as_str();
     b.calls += 1;
     if b.calls > CALLS_MAX || b.is_full() {
@@ -204,11 +204,11 @@ fn expand<'a>(
         return b.error(at, diag::inline_needs_dims(name));
     }
     if callee.broken == Broken::Head {
-        return Value::Unknown;
+        return ExprValue::Unknown;
     }
-    let Some(mut inner) = arguments(b, env, at, callee, origin, args) else { return Value::Unknown };
+    let Some(mut inner) = arguments(b, env, at, callee, origin, args) else { return ExprValue::Unknown };
     if callee.broken != Broken::Nothing {
-        return Value::Unknown;
+        return ExprValue::Unknown;
     }
     let (axes, nodes) = (b.axes_in_use(), b.graph.nodes.len());
     let whole = origin == Origin::Std && !b.in_std() && b.graph.math == Math::Strict;
@@ -220,7 +220,7 @@ fn expand<'a>(
     let value = expr::body(b, &mut inner, &callee.body);
     let value = match (&callee.results, value) {
         // The mistake is already reported at the function itself.
-        (_, None) => Value::Unknown,
+        (_, None) => ExprValue::Unknown,
         (None, Some(value)) => value,
         (Some(results), Some(value)) => declared(b, &inner, callee, results, value),
     };
@@ -228,7 +228,7 @@ fn expand<'a>(
     let value = rename::given(b, env, axes, value);
     rename::give_back(b, (axes, nodes), &value);
     match (value, rounds) {
-        (Value::Node(id), Some(dtype)) if b.graph.node(id).dtype == DType::F32 => {
+        (ExprValue::Node(id), Some(dtype)) if b.graph.node(id).dtype == DType::F32 => {
             value::known(value::widened(b, id, dtype))
         }
         (value, _) => value,
@@ -241,7 +241,7 @@ fn expand<'a>(
 fn in_singles(b: &mut Builder<'_>, inner: &mut Env) -> Option<DType> {
     let mut meets = None;
     for var in &mut inner.vars {
-        let Value::Node(id) = var.value else { continue };
+        let ExprValue::Node(id) = var.value else { continue };
         let dtype = b.graph.node(id).dtype;
         if dtype.is_float() {
             meets = Some(meets.map_or(dtype, |other| value::common(dtype, other).unwrap_or(dtype)));
@@ -259,27 +259,27 @@ fn declared(
     inner: &Env,
     callee: &Function,
     results: &[TensorType],
-    value: Value,
-) -> Value {
+    value: ExprValue,
+) -> ExprValue {
     let at = callee.body.tail.as_ref().map_or(callee.name.at, |tail| tail.at);
-    let Some(parts) = function::parts(b, callee, results, value, at) else { return Value::Unknown };
+    let Some(parts) = function::parts(b, callee, results, value, at) else { return ExprValue::Unknown };
     let mut values = Vec::new();
     for (part, result) in parts.into_iter().zip(results) {
         let unmade = result.dims.iter().find(|dim| inner.axis(&dim.name.text).is_none());
         if let Some(dim) = unmade {
             // The check of a typed function itself has reported it.
             return match callee.is_typed() {
-                true => Value::Unknown,
+                true => ExprValue::Unknown,
                 false => b.error(at, diag::callee_dim(&callee.name.text, &dim.name.text)),
             };
         }
-        let Some(order) = dims::lookup(inner, result) else { return Value::Unknown };
-        let Some(dtype) = inner.dtype(&result.dtype.text) else { return Value::Unknown };
+        let Some(order) = dims::lookup(inner, result) else { return ExprValue::Unknown };
+        let Some(dtype) = inner.dtype(&result.dtype.text) else { return ExprValue::Unknown };
         values.push(value::known(fit::fit_result(b, part, (dtype, &result.dtype.text), &order, at)));
     }
     match callee.returns {
-        Returns::One => values.pop().unwrap_or(Value::Unknown),
-        Returns::Tuple => Value::Tuple(values),
+        Returns::One => values.pop().unwrap_or(ExprValue::Unknown),
+        Returns::Tuple => ExprValue::Tuple(values),
     }
 }
 
@@ -367,7 +367,7 @@ fn bind<'a>(
     let mut value = |(param, given): (&Param, &Option<&Expr>)| {
         given.filter(|_| !is_dim(param)).map(|given| expr::expr(b, env, given))
     };
-    let mut values: Vec<Option<Value>> = params().map(&mut value).collect();
+    let mut values: Vec<Option<ExprValue>> = params().map(&mut value).collect();
     let mut inner = Env { types: generics(b, callee, &values), ..Env::default() };
     // Dims come first, because the types of other parameters name them.
     for (i, (param, given)) in params().enumerate().filter(|(_, (param, _))| is_dim(param)) {
@@ -385,7 +385,7 @@ fn bind<'a>(
     }
     let named: AxisSet = inner.dims.iter().flat_map(|(_, axes)| axes).copied().collect();
     for value in values.iter_mut().flatten() {
-        if let Value::Node(id) = value {
+        if let ExprValue::Node(id) = value {
             *id = axes::joined(b, *id, named);
         }
     }
@@ -404,7 +404,7 @@ fn bind<'a>(
             }
             (_, _, None) => unreachable!("a parameter without an argument has a default"),
         };
-        if matches!(value, Value::Unknown) {
+        if matches!(value, ExprValue::Unknown) {
             whole = None;
         }
         inner.bind(&param.name.text, value, VarKind::Param);
@@ -430,7 +430,7 @@ fn own_dims(b: &mut Builder<'_>, inner: &Env, callee: &Function, given: &[Option
 
 /// Returns the dtype of each generic of a callee. The first typed argument of a suitable dtype decides, else
 /// `f32`.
-fn generics(b: &Builder<'_>, callee: &Function, values: &[Option<Value>]) -> Vec<(String, DType)> {
+fn generics(b: &Builder<'_>, callee: &Function, values: &[Option<ExprValue>]) -> Vec<(String, DType)> {
     let stands = |generic: &Name| {
         let is_of = |param: &Param| match &param.kind {
             ParamKind::Scalar(ty) => ty.text == generic.text,
@@ -439,7 +439,7 @@ fn generics(b: &Builder<'_>, callee: &Function, values: &[Option<Value>]) -> Vec
         };
         let given = callee.params.iter().zip(values).filter(|(param, _)| is_of(param));
         let nodes =
-            given.filter_map(|(_, value)| value.as_ref().filter(|value| matches!(value, Value::Node(_))));
+            given.filter_map(|(_, value)| value.as_ref().filter(|value| matches!(value, ExprValue::Node(_))));
         let dtype = nodes.filter_map(|value| dtype_of(b, value)).find(|dtype| DType::GENERIC.contains(dtype));
         (generic.text.clone(), dtype.unwrap_or(DType::F32))
     };
@@ -483,25 +483,25 @@ fn argument(
     inner: &Env,
     callee: &Function,
     param: &Param,
-    (value, at): (Value, At),
-) -> Value {
+    (value, at): (ExprValue, At),
+) -> ExprValue {
     let (dtype, wants) = match &param.kind {
         ParamKind::Untyped | ParamKind::Dim | ParamKind::Mistaken => return value,
         ParamKind::Scalar(dtype) => (dtype, AxisSet::EMPTY),
         ParamKind::Tensor(ty) | ParamKind::InPlace(ty) => {
-            let Some(order) = dims::lookup(inner, ty) else { return Value::Unknown };
+            let Some(order) = dims::lookup(inner, ty) else { return ExprValue::Unknown };
             (&ty.dtype, order.into_iter().collect())
         }
     };
     let (function, name) = (&callee.name.text, &param.name.text);
     let value = value::one(b, at, value);
     let (Some(dtype), Some(is)) = (inner.dtype(&dtype.text), dtype_of(b, &value)) else {
-        return Value::Unknown;
+        return ExprValue::Unknown;
     };
-    if matches!(value, Value::Weak(_)) && !weak::fits(b, (at, at), function, &value, dtype) {
-        return Value::Unknown;
+    if matches!(value, ExprValue::Weak(_)) && !weak::fits(b, (at, at), function, &value, dtype) {
+        return ExprValue::Unknown;
     }
-    let Some(id) = typed(b, &value, dtype) else { return Value::Unknown };
+    let Some(id) = typed(b, &value, dtype) else { return ExprValue::Unknown };
     let id = axes::joined(b, id, wants);
     if b.graph.node(id).dtype != dtype {
         return b.error(at, diag::argument_dtype(function, name, dtype, is));
@@ -511,5 +511,5 @@ fn argument(
         let (wants, has) = (b.axes_text(wants), b.axes_text(has));
         return b.error(at, diag::argument_dims(function, name, wants, has));
     }
-    Value::Node(id)
+    ExprValue::Node(id)
 }

@@ -2,7 +2,7 @@
 
 use proc_macro2::TokenStream;
 
-use super::build::{Builder, Form, Value};
+use super::build::{Builder, ExprValue, Form};
 use super::value::known;
 use crate::diag;
 use crate::ir::graph::{Access, AxisId, AxisSet, NodeId, NodeKind, Param, ParamId, ParamKind};
@@ -10,7 +10,7 @@ use crate::parse::ast::{Arg, At, Dim, ExprKind};
 use crate::parse::{self, Capture};
 
 /// Evaluates a captured variable, given by its bare name.
-pub(super) fn variable(b: &mut Builder<'_>, at: At, name: &str) -> Value {
+pub(super) fn variable(b: &mut Builder<'_>, at: At, name: &str) -> ExprValue {
     if b.form == Form::Dims {
         let message = lacks_dims(b, name);
         return b.error(at, message);
@@ -20,7 +20,7 @@ pub(super) fn variable(b: &mut Builder<'_>, at: At, name: &str) -> Value {
 }
 
 /// Evaluates a captured path or Rust expression, or a variable with dims.
-pub(super) fn capture(b: &mut Builder<'_>, number: usize) -> Value {
+pub(super) fn capture(b: &mut Builder<'_>, number: usize) -> ExprValue {
     let Capture { text, tokens, dims, at, is_path } = &b.captures.parsed[number];
     let axes = match b.form {
         Form::Function => unreachable!("functions capture nothing"),
@@ -49,7 +49,7 @@ pub(super) fn method_text(b: &Builder<'_>, name: &str, args: &[Arg]) -> String {
 }
 
 /// Evaluates `scalar(…)`, a number of the host.
-pub(super) fn host(b: &mut Builder<'_>, number: usize) -> Value {
+pub(super) fn host(b: &mut Builder<'_>, number: usize) -> ExprValue {
     let Capture { text, tokens, at, .. } = &b.captures.parsed[number];
     let (span, dtype) = (b.place(*at), b.captures.dtype);
     let id = ParamId(b.graph.params.len() as u16);
@@ -65,7 +65,7 @@ fn tensor(
     (text, at): (&str, At),
     tokens: TokenStream,
     axes: Vec<AxisId>,
-) -> Value {
+) -> ExprValue {
     let path = path.map(|path| format!("{path}{}", context(&tokens)));
     let known_path = b.captures.paths.iter().find(|(known, _)| Some(known) == path.as_ref());
     if let Some((_, node)) = known_path.cloned() {
@@ -74,7 +74,7 @@ fn tensor(
                 let (first, second) = (b.order_text(&first), b.order_text(&axes));
                 b.error(at, diag::capture_dims(text, first, second))
             }
-            Some(_) | None => Value::Node(node),
+            Some(_) | None => ExprValue::Node(node),
         };
     }
     let (span, dtype) = (b.place(at), b.captures.dtype);

@@ -6,7 +6,7 @@
 mod operation;
 mod statement;
 
-use super::build::{Builder, Env, Form, Value};
+use super::build::{Builder, Env, ExprValue, Form};
 pub(super) use super::value::dtype_of;
 use super::value::{known, one, typed};
 use super::weak::{self, Weak, WeakKind};
@@ -26,7 +26,7 @@ pub(super) const CONSTANTS: [(&str, f64); 4] =
     [("INF", f64::INFINITY), ("NAN", f64::NAN), ("PI", std::f64::consts::PI), ("E", std::f64::consts::E)];
 
 /// Evaluates an expression.
-pub(super) fn expr(b: &mut Builder<'_>, env: &mut Env, e: &Expr) -> Value {
+pub(super) fn expr(b: &mut Builder<'_>, env: &mut Env, e: &Expr) -> ExprValue {
     match &e.kind {
         ExprKind::Int(value, suffix) => integer(b, e.at, *value, suffix.as_deref()),
         ExprKind::Float(value, suffix) => float(b, e.at, *value, suffix.as_deref()),
@@ -44,7 +44,7 @@ pub(super) fn expr(b: &mut Builder<'_>, env: &mut Env, e: &Expr) -> Value {
         ExprKind::If(condition, then, other) => conditional(b, env, e.at, condition, [then, other]),
         ExprKind::Call(name, args) => call::call(b, env, e.at, name, args),
         ExprKind::Method(name, args) => call::method(b, env, e.at, name, args),
-        ExprKind::Tuple(parts) => Value::Tuple(parts.iter().map(|part| single(b, env, part)).collect()),
+        ExprKind::Tuple(parts) => ExprValue::Tuple(parts.iter().map(|part| single(b, env, part)).collect()),
         ExprKind::Sized(dim, extent) => b.error(e.at, diag::outside_call(format!("{dim} = {extent}"))),
         ExprKind::Arrow(from, to) => {
             b.error(e.at, diag::outside_call(format!("{} -> {}", Snippet::of(from), Snippet::of(to))))
@@ -60,18 +60,18 @@ pub(super) fn expr(b: &mut Builder<'_>, env: &mut Env, e: &Expr) -> Value {
 }
 
 /// Evaluates an expression that must give a single value.
-pub(super) fn single(b: &mut Builder<'_>, env: &mut Env, e: &Expr) -> Value {
+pub(super) fn single(b: &mut Builder<'_>, env: &mut Env, e: &Expr) -> ExprValue {
     let value = expr(b, env, e);
     one(b, e.at, value)
 }
 
-fn integer(b: &mut Builder<'_>, at: At, value: u64, suffix: Option<&str>) -> Value {
+fn integer(b: &mut Builder<'_>, at: At, value: u64, suffix: Option<&str>) -> ExprValue {
     let span = b.place(at);
     let Ok(signed) = i64::try_from(value) else {
         return b.error_here(at, diag::huge_literal(value));
     };
     match suffix {
-        None => Value::Weak(Weak::int(signed, span)),
+        None => ExprValue::Weak(Weak::int(signed, span)),
         Some(suffix) => match DType::from_name(suffix).filter(|dtype| dtype.is_int()) {
             Some(dtype) => suffixed(b, Weak::int(signed, span), dtype),
             None => b.error_here(at, diag::bad_suffix(suffix)),
@@ -79,34 +79,34 @@ fn integer(b: &mut Builder<'_>, at: At, value: u64, suffix: Option<&str>) -> Val
     }
 }
 
-fn float(b: &mut Builder<'_>, at: At, value: f64, suffix: Option<&str>) -> Value {
+fn float(b: &mut Builder<'_>, at: At, value: f64, suffix: Option<&str>) -> ExprValue {
     let span = b.place(at);
     if value.is_infinite() {
         return b.error_here(at, diag::huge_float());
     }
     match suffix {
-        None => Value::Weak(Weak::float(value, span)),
+        None => ExprValue::Weak(Weak::float(value, span)),
         Some("f32") => suffixed(b, Weak::float(value, span), DType::F32),
         Some("f64") => suffixed(b, Weak::float(value, span), DType::F64),
         Some(suffix) => b.error_here(at, diag::bad_suffix(suffix)),
     }
 }
 
-fn suffixed(b: &mut Builder<'_>, literal: Weak, dtype: DType) -> Value {
+fn suffixed(b: &mut Builder<'_>, literal: Weak, dtype: DType) -> ExprValue {
     known(weak::resolve(b, &literal, dtype))
 }
 
-fn named(b: &mut Builder<'_>, env: &Env, at: At, name: &str) -> Value {
+fn named(b: &mut Builder<'_>, env: &Env, at: At, name: &str) -> ExprValue {
     if let Some(var) = env.var(name) {
         return var.value.clone();
     }
     let span = b.place(at);
     if let Some(axes) = env.dim(name) {
         let extent = DimExpr::product(axes.iter().map(|&axis| &b.graph.axis(axis).extent));
-        return Value::Weak(Weak::extent(extent, span));
+        return ExprValue::Weak(Weak::extent(extent, span));
     }
     if let Some((_, value)) = CONSTANTS.iter().find(|(constant, _)| *constant == name) {
-        return Value::Weak(Weak::float(*value, span));
+        return ExprValue::Weak(Weak::float(*value, span));
     }
     if b.form != Form::Function && b.frames.is_empty() {
         return capture::variable(b, at, name);
@@ -115,7 +115,7 @@ fn named(b: &mut Builder<'_>, env: &Env, at: At, name: &str) -> Value {
         return b.error_here(at, diag::function_as_value(name));
     }
     if b.mistaken.iter().any(|mistaken| mistaken == name) {
-        return Value::Unknown;
+        return ExprValue::Unknown;
     }
     let near = hints::word(name).map_or_else(|| near(env, name), |how| format!(": {how}"));
     let is_constant = name.len() > 1 && !name.contains(char::is_lowercase);
@@ -142,7 +142,7 @@ pub(super) fn is_unknown(b: &Builder<'_>, env: &Env, name: &str) -> bool {
     !is_known && !is_elsewhere && !is_mistaken && near(env, name).is_empty()
 }
 
-fn unary(b: &mut Builder<'_>, env: &mut Env, at: At, op: Unary, x: &Expr) -> Value {
+fn unary(b: &mut Builder<'_>, env: &mut Env, at: At, op: Unary, x: &Expr) -> ExprValue {
     // The magnitude of the least value of an integer type is out of range, so the sign is applied first.
     if let (Unary::Neg, ExprKind::Int(number, Some(suffix))) = (op, &x.kind)
         && let Some(dtype) = DType::from_name(suffix)
@@ -161,7 +161,7 @@ fn unary(b: &mut Builder<'_>, env: &mut Env, at: At, op: Unary, x: &Expr) -> Val
 }
 
 /// Evaluates operators from left to right.
-fn chain(b: &mut Builder<'_>, env: &mut Env, first: &Expr, links: &[Link]) -> Value {
+fn chain(b: &mut Builder<'_>, env: &mut Env, first: &Expr, links: &[Link]) -> ExprValue {
     let mut left = (single(b, env, first), Snippet::of(first));
     for Link { op, at, operand } in links {
         let right = (single(b, env, operand), Snippet::of(operand));
@@ -170,7 +170,7 @@ fn chain(b: &mut Builder<'_>, env: &mut Env, first: &Expr, links: &[Link]) -> Va
     left.0
 }
 
-fn binary(b: &mut Builder<'_>, at: At, op: Binary, sides: [(Value, Snippet<'_>); 2]) -> Value {
+fn binary(b: &mut Builder<'_>, at: At, op: Binary, sides: [(ExprValue, Snippet<'_>); 2]) -> ExprValue {
     if matches!(op, Binary::And | Binary::Or) {
         for (value, side) in &sides {
             if let Some(dtype) = dtype_of(b, value)
@@ -214,13 +214,13 @@ fn round(b: &mut Builder<'_>, id: NodeId, span: SpanId) -> Option<NodeId> {
     b.push(Node { kind: NodeKind::Cast, args: vec![id], dtype, axes, span })
 }
 
-fn cast(b: &mut Builder<'_>, env: &Env, at: At, value: Value, name: &Name) -> Value {
+fn cast(b: &mut Builder<'_>, env: &Env, at: At, value: ExprValue, name: &Name) -> ExprValue {
     let Some(dtype) = env.dtype(&name.text) else {
         let near = hints::near_dtype(&name.text, &[]);
         return b.error_here(name.at, diag::unknown_dtype(&name.text, near));
     };
     let span = b.place(at);
-    let Some(from) = dtype_of(b, &value) else { return Value::Unknown };
+    let Some(from) = dtype_of(b, &value) else { return ExprValue::Unknown };
     if dtype == DType::Bool && from != DType::Bool {
         return b.error(at, diag::cast_to_bool());
     }
@@ -232,8 +232,8 @@ fn cast(b: &mut Builder<'_>, env: &Env, at: At, value: Value, name: &Name) -> Va
         WeakKind::Literal(Const::Float(_) | Const::Bool(_)) => dtype.is_float(),
         WeakKind::Apply(..) | WeakKind::Select(..) => false,
     };
-    let alone = if matches!(&value, Value::Weak(number) if holds(&number.kind)) { dtype } else { from };
-    let Some(id) = typed(b, &value, alone) else { return Value::Unknown };
+    let alone = if matches!(&value, ExprValue::Weak(number) if holds(&number.kind)) { dtype } else { from };
+    let Some(id) = typed(b, &value, alone) else { return ExprValue::Unknown };
     let Node { dtype: has, axes, .. } = *b.graph.node(id);
     if has == dtype {
         return known(round(b, id, span));
@@ -241,15 +241,21 @@ fn cast(b: &mut Builder<'_>, env: &Env, at: At, value: Value, name: &Name) -> Va
     known(b.push(Node { kind: NodeKind::Cast, args: vec![id], dtype, axes, span }))
 }
 
-fn conditional(b: &mut Builder<'_>, env: &mut Env, at: At, condition: &Expr, blocks: [&Block; 2]) -> Value {
+fn conditional(
+    b: &mut Builder<'_>,
+    env: &mut Env,
+    at: At,
+    condition: &Expr,
+    blocks: [&Block; 2],
+) -> ExprValue {
     let test = single(b, env, condition);
     let sides = blocks.map(|side| block(b, env, side));
     let test = match (dtype_of(b, &test), test) {
-        (Some(DType::Bool), Value::Node(id)) => id,
+        (Some(DType::Bool), ExprValue::Node(id)) => id,
         (Some(dtype), _) => return b.error(condition.at, diag::wants_bool("if", dtype)),
-        (None, _) => return Value::Unknown,
+        (None, _) => return ExprValue::Unknown,
     };
     let tails = blocks.map(|side| side.tail.as_ref());
-    let [Some(left), Some(right)] = tails else { return Value::Unknown };
+    let [Some(left), Some(right)] = tails else { return ExprValue::Unknown };
     pick(b, at, test, sides, [Snippet::of(left), Snippet::of(right)])
 }

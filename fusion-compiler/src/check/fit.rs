@@ -1,6 +1,6 @@
 //! Checks of new values against the declarations of results and of `&mut` parameters.
 
-use super::build::{Builder, Value};
+use super::build::{Builder, ExprValue};
 use super::value::{self, dtype_of, typed};
 use super::{axes, weak};
 use crate::diag;
@@ -13,7 +13,7 @@ use crate::parse::ast::At;
 /// lacks.
 pub(super) fn fit_result(
     b: &mut Builder<'_>,
-    value: Value,
+    value: ExprValue,
     (wants, written): (DType, &str),
     order: &[AxisId],
     at: At,
@@ -24,7 +24,7 @@ pub(super) fn fit_result(
         b.error(at, diag::result_not_bool(is));
         return None;
     }
-    if let Value::Weak(number) = &value
+    if let ExprValue::Weak(number) = &value
         && number.is_float
         && wants.is_int()
     {
@@ -63,7 +63,7 @@ pub(super) fn fit_result(
 pub(super) fn fit_in_place(
     b: &mut Builder<'_>,
     param: ParamId,
-    value: Value,
+    value: ExprValue,
     at: At,
     op: At,
 ) -> Option<NodeId> {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a mistake in one function hides no mistake in another.
 
-use super::build::{Builder, Env, Value, VarKind};
+use super::build::{Builder, Env, ExprValue, VarKind};
 pub(super) use super::fit::fit_result;
 use super::{
     ElementType, Failure, Function, Options, ParamType, Signature, dims, expr, rename, renamed, split,
@@ -409,7 +409,8 @@ fn in_place(b: &mut Builder<'_>, env: &Env, function: &ast::Function) {
             b.error(param.name.at, diag::never_assigned(&param.name.text));
             continue;
         }
-        if let (Value::Node(node), ParamKind::Tensor { axes, .. }) = (&var.value, &b.graph.param(id).kind) {
+        if let (ExprValue::Node(node), ParamKind::Tensor { axes, .. }) = (&var.value, &b.graph.param(id).kind)
+        {
             let axes = axes.clone();
             b.graph.outputs.push(Output { node: *node, axes, dest: Dest::InPlace(id) });
         }
@@ -421,7 +422,7 @@ fn returned(
     b: &mut Builder<'_>,
     env: &Env,
     function: &ast::Function,
-    value: Option<Value>,
+    value: Option<ExprValue>,
     orders: &[Option<Vec<AxisId>>],
 ) {
     let name = &function.name.text;
@@ -434,7 +435,7 @@ fn returned(
             b.error(at, diag::missing_result(name, wants.join(" and ")));
             return;
         }
-        Some(Value::Unknown) => return,
+        Some(ExprValue::Unknown) => return,
         Some(_) if results.is_empty() && !function.params.iter().any(ast::Param::is_in_place) => return,
         Some(_) if results.is_empty() => {
             b.error(at, diag::unexpected_result(name));
@@ -460,23 +461,23 @@ pub(super) fn parts(
     b: &mut Builder<'_>,
     function: &ast::Function,
     results: &[TensorType],
-    value: Value,
+    value: ExprValue,
     at: At,
-) -> Option<Vec<Value>> {
+) -> Option<Vec<ExprValue>> {
     let name = &function.name.text;
     let several = function.body.tail.as_ref().and_then(|tail| expr::several(b, tail));
     let message = match (value, function.returns) {
-        (Value::Unknown, _) => return None,
-        (Value::Tuple(parts), Returns::Tuple) if parts.len() == results.len() => return Some(parts),
-        (one @ (Value::Node(_) | Value::Weak(_)), Returns::One) => return Some(vec![one]),
-        (Value::Tuple(parts), Returns::One) if parts.len() == 1 => diag::tuple_of_one(),
-        (Value::Node(_) | Value::Weak(_), Returns::Tuple) if results.len() == 1 => {
+        (ExprValue::Unknown, _) => return None,
+        (ExprValue::Tuple(parts), Returns::Tuple) if parts.len() == results.len() => return Some(parts),
+        (one @ (ExprValue::Node(_) | ExprValue::Weak(_)), Returns::One) => return Some(vec![one]),
+        (ExprValue::Tuple(parts), Returns::One) if parts.len() == 1 => diag::tuple_of_one(),
+        (ExprValue::Node(_) | ExprValue::Weak(_), Returns::Tuple) if results.len() == 1 => {
             diag::no_tuple_of_one(name)
         }
-        (Value::Tuple(parts), _) => {
+        (ExprValue::Tuple(parts), _) => {
             diag::result_count(name, diag::count(results.len(), "value"), diag::count(parts.len(), "value"))
         }
-        (Value::Node(_) | Value::Weak(_), Returns::Tuple) => several.unwrap_or_else(|| {
+        (ExprValue::Node(_) | ExprValue::Weak(_), Returns::Tuple) => several.unwrap_or_else(|| {
             diag::result_count(name, diag::count(results.len(), "value"), diag::count(1, "value"))
         }),
     };

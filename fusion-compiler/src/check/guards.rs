@@ -3,7 +3,7 @@
 //!
 //! Only the library can call guards, so users' functions may have the same names.
 
-use super::build::{Builder, Env, Value};
+use super::build::{Builder, Env, ExprValue};
 use super::expr::single;
 use super::value::{axes_of, common, dtype_of, known, typed};
 use crate::diag::{self, hints};
@@ -12,7 +12,13 @@ use crate::ir::graph::{AxisSet, Node, NodeKind};
 use crate::parse::ast::{Arg, At, ExprKind};
 
 /// Evaluates a call of a guard. Returns none if no guard has the name.
-pub(super) fn guard(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args: &[Arg]) -> Option<Value> {
+pub(super) fn guard(
+    b: &mut Builder<'_>,
+    env: &mut Env,
+    at: At,
+    name: &str,
+    args: &[Arg],
+) -> Option<ExprValue> {
     Some(match name {
         "alike" => alike(b, env, at, args),
         "classes" => classes(b, env, at, args),
@@ -25,7 +31,7 @@ pub(super) fn guard(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args
 
 /// Evaluates `alike(x, y)`: returns `x` after checking that `x` and `y` have the same dims or one is a
 /// scalar.
-fn alike(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> Value {
+fn alike(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> ExprValue {
     let [first, second] = args else { unreachable!("the library has no mistakes") };
     let [value, second] = [first, second].map(|arg| single(b, env, &arg.value));
     let [has, other] = [&value, &second].map(|value| axes_of(b, value));
@@ -35,40 +41,40 @@ fn alike(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> Value {
         let dim = b.graph.axis(axis).name.clone();
         return b.error(at, diag::dims_differ(b.called(""), first, second, dim));
     }
-    if matches!(second, Value::Unknown) { Value::Unknown } else { value }
+    if matches!(second, ExprValue::Unknown) { ExprValue::Unknown } else { value }
 }
 
 /// Evaluates `classes(t)`: converts integers of any type to `i32`. Values out of the range of `i32` keep
 /// their low bits.
-fn classes(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> Value {
+fn classes(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> ExprValue {
     let [arg] = args else { unreachable!("the library has no mistakes") };
     let value = single(b, env, &arg.value);
-    let Some(dtype) = dtype_of(b, &value) else { return Value::Unknown };
+    let Some(dtype) = dtype_of(b, &value) else { return ExprValue::Unknown };
     if dtype.is_float() || dtype == DType::Bool {
         return b.error(at, diag::wants_classes(b.called(""), dtype));
     }
-    let Some(id) = typed(b, &value, dtype) else { return Value::Unknown };
+    let Some(id) = typed(b, &value, dtype) else { return ExprValue::Unknown };
     if dtype == DType::I32 {
-        return Value::Node(id);
+        return ExprValue::Node(id);
     }
     let (axes, span) = (b.graph.node(id).axes, b.place(at));
     known(b.push(Node { kind: NodeKind::Cast, args: vec![id], dtype: DType::I32, axes, span }))
 }
 
 /// Evaluates `truths(x)`: returns `x` after checking that it is `bool`.
-fn truths(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> Value {
+fn truths(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> ExprValue {
     let [arg] = args else { unreachable!("the library has no mistakes") };
     let value = single(b, env, &arg.value);
     match dtype_of(b, &value) {
         Some(DType::Bool) => value,
         Some(dtype) => b.error(at, diag::wants_truths(b.called(""), dtype)),
-        None => Value::Unknown,
+        None => ExprValue::Unknown,
     }
 }
 
 /// Evaluates `weights(w, V, logits)`: returns `w` after checking that it has the dim `V` alone, and a dtype
 /// that meets that of the logits.
-fn weights(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> Value {
+fn weights(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> ExprValue {
     let [weight, dim, logits] = args else { unreachable!("the library has no mistakes") };
     let [value, logits] = [weight, logits].map(|arg| single(b, env, &arg.value));
     let (ExprKind::Name(name), ExprKind::Name(dim)) = (&weight.value.kind, &dim.value.kind) else {
@@ -77,7 +83,7 @@ fn weights(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> Value {
     let wants: AxisSet = env.dim(dim).into_iter().flatten().copied().collect();
     let has = axes_of(b, &value);
     let (Some(is), Some(meets)) = (dtype_of(b, &value), dtype_of(b, &logits)) else {
-        return Value::Unknown;
+        return ExprValue::Unknown;
     };
     if has != wants {
         let (dim, has) = (b.names_text(&wants.iter().collect::<Vec<_>>()), b.axes_text(has));
@@ -91,7 +97,7 @@ fn weights(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> Value {
 
 /// Evaluates `number(eps)`: returns the argument after checking that it is a scalar. An integer becomes `f32`.
 /// The mistake names the argument.
-fn number(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> Value {
+fn number(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> ExprValue {
     let [arg] = args else { unreachable!("the library has no mistakes") };
     let value = single(b, env, &arg.value);
     let (has, dtype) = (axes_of(b, &value), dtype_of(b, &value));
@@ -105,7 +111,7 @@ fn number(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> Value {
         (_, Some(dtype @ DType::Bool)) => {
             b.error(at, diag::wants_scalar(b.called(""), name, dtype, hints::number(&b.called(""), name)))
         }
-        (Value::Node(id), Some(dtype)) if !dtype.is_float() => {
+        (ExprValue::Node(id), Some(dtype)) if !dtype.is_float() => {
             let (axes, span) = (has, b.place(at));
             known(b.push(Node { kind: NodeKind::Cast, args: vec![id], dtype: DType::F32, axes, span }))
         }

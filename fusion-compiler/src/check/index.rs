@@ -6,7 +6,7 @@
 //! Invariant: an index without a condition is always in range. Known extents are checked here, and the others
 //! by `Graph::sums` at each call.
 
-use super::build::{Builder, Env, Form, Value};
+use super::build::{Builder, Env, ExprValue, Form};
 use super::expr::single;
 use super::value::{common, dtype_of, known, typed, widened};
 use super::weak::{self, Weak};
@@ -20,7 +20,7 @@ use crate::parse::ast::{Arg, At, Binary, Expr, ExprKind, Pattern, Unary};
 
 /// An index operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum IndexOp {
     At,
     Slice,
     Flip,
@@ -30,39 +30,39 @@ pub(super) enum Kind {
     Take,
 }
 
-impl Kind {
-    pub(super) fn from_name(name: &str) -> Option<Kind> {
-        use Kind::{At, Concat, Flip, Pad, Roll, Slice, Take};
+impl IndexOp {
+    pub(super) fn from_name(name: &str) -> Option<IndexOp> {
+        use IndexOp::{At, Concat, Flip, Pad, Roll, Slice, Take};
         [At, Slice, Flip, Roll, Pad, Concat, Take].into_iter().find(|kind| kind.name() == name)
     }
 
     fn name(self) -> &'static str {
         match self {
-            Kind::At => "at",
-            Kind::Slice => "slice",
-            Kind::Flip => "flip",
-            Kind::Roll => "roll",
-            Kind::Pad => "pad",
-            Kind::Concat => "concat",
-            Kind::Take => "take",
+            IndexOp::At => "at",
+            IndexOp::Slice => "slice",
+            IndexOp::Flip => "flip",
+            IndexOp::Roll => "roll",
+            IndexOp::Pad => "pad",
+            IndexOp::Concat => "concat",
+            IndexOp::Take => "take",
         }
     }
 
     fn usage(self) -> Message {
         match self {
-            Kind::At => diag::at_arguments(),
-            Kind::Slice => diag::slice_arguments(),
-            Kind::Flip => diag::flip_arguments(),
-            Kind::Roll => diag::roll_arguments(),
-            Kind::Pad => diag::pad_arguments(),
-            Kind::Concat => diag::concat_arguments(),
-            Kind::Take => diag::take_arguments(),
+            IndexOp::At => diag::at_arguments(),
+            IndexOp::Slice => diag::slice_arguments(),
+            IndexOp::Flip => diag::flip_arguments(),
+            IndexOp::Roll => diag::roll_arguments(),
+            IndexOp::Pad => diag::pad_arguments(),
+            IndexOp::Concat => diag::concat_arguments(),
+            IndexOp::Take => diag::take_arguments(),
         }
     }
 }
 
 /// Evaluates a call of an index operation.
-pub(super) fn index(b: &mut Builder<'_>, env: &mut Env, at: At, kind: Kind, args: &[Arg]) -> Value {
+pub(super) fn index(b: &mut Builder<'_>, env: &mut Env, at: At, kind: IndexOp, args: &[Arg]) -> ExprValue {
     if b.form == Form::AnyShape {
         return b.error(at, diag::inline_needs_dims(kind.name()));
     }
@@ -72,13 +72,13 @@ pub(super) fn index(b: &mut Builder<'_>, env: &mut Env, at: At, kind: Kind, args
     }
     let mut call = Call { b, env, kind, at, span };
     let value = match kind {
-        Kind::At => call.at(args),
-        Kind::Slice => call.slice(args),
-        Kind::Flip => call.flip(args),
-        Kind::Roll => call.roll(args),
-        Kind::Pad => call.pad(args),
-        Kind::Concat => call.concat(args),
-        Kind::Take => call.take(args),
+        IndexOp::At => call.at(args),
+        IndexOp::Slice => call.slice(args),
+        IndexOp::Flip => call.flip(args),
+        IndexOp::Roll => call.roll(args),
+        IndexOp::Pad => call.pad(args),
+        IndexOp::Concat => call.concat(args),
+        IndexOp::Take => call.take(args),
     };
     known(value)
 }
@@ -86,7 +86,7 @@ pub(super) fn index(b: &mut Builder<'_>, env: &mut Env, at: At, kind: Kind, args
 struct Call<'c, 'a> {
     b: &'c mut Builder<'a>,
     env: &'c mut Env,
-    kind: Kind,
+    kind: IndexOp,
     at: At,
     span: SpanId,
 }
@@ -235,8 +235,9 @@ impl Call<'_, '_> {
         let (at, dtype) = (fill.value.at, self.b.graph.node(static_index).dtype);
         let fill = single(self.b, self.env, &fill.value);
         let is = dtype_of(self.b, &fill)?;
-        let weak_float = matches!(&fill, Value::Weak(number) if number.is_float);
-        let fits = matches!(fill, Value::Weak(_)) && !(weak_float && dtype.is_int()) && dtype != DType::Bool;
+        let weak_float = matches!(&fill, ExprValue::Weak(number) if number.is_float);
+        let fits =
+            matches!(fill, ExprValue::Weak(_)) && !(weak_float && dtype.is_int()) && dtype != DType::Bool;
         if common(is, dtype) != Some(dtype) && !fits {
             return self.mixed(at, [dtype, is]);
         }
@@ -371,13 +372,13 @@ impl Call<'_, '_> {
     fn amount(&mut self, e: &Expr) -> Option<DimExpr> {
         let value = single(self.b, self.env, e);
         let extent = match &value {
-            Value::Unknown => return None,
-            Value::Weak(number) => weak::as_extent(number),
-            Value::Node(_) | Value::Tuple(_) => None,
+            ExprValue::Unknown => return None,
+            ExprValue::Weak(number) => weak::as_extent(number),
+            ExprValue::Node(_) | ExprValue::Tuple(_) => None,
         };
         match extent {
             Some(extent) => Some(extent),
-            None if self.kind == Kind::At => self.refuse(e.at, diag::at_position()),
+            None if self.kind == IndexOp::At => self.refuse(e.at, diag::at_position()),
             None => self.refuse(e.at, diag::amount(self.kind.name())),
         }
     }
@@ -516,7 +517,7 @@ pub(super) type Lets<'e> = [(&'e str, Option<DimExpr>)];
 pub(super) fn declare(
     b: &mut Builder<'_>,
     env: &mut Env,
-    (kind, args): (Kind, &[Arg]),
+    (kind, args): (IndexOp, &[Arg]),
     lets: &Lets<'_>,
     fixed: &[(String, i64)],
 ) {
@@ -527,21 +528,23 @@ pub(super) fn declare(
     });
     let Some((from, to)) = arrow else { return };
     let length = match (kind, args) {
-        (Kind::Slice, [_, _, Arg { value: Expr { kind: ExprKind::Range(start, end), .. }, .. }]) => {
+        (IndexOp::Slice, [_, _, Arg { value: Expr { kind: ExprKind::Range(start, end), .. }, .. }]) => {
             let start = start.as_ref().map_or(Some(DimExpr::constant(0)), |start| of(start));
             let end = end.as_ref().map_or_else(|| of(from), |end| of(end));
             end.zip(start).map(|(end, start)| difference(&end, &start))
         }
-        (Kind::Pad, [_, _, before, after, ..]) => {
+        (IndexOp::Pad, [_, _, before, after, ..]) => {
             let all = [&before.value, from, &after.value].map(of);
             let [before, own, after] = all;
             before.zip(own).zip(after).map(|((before, own), after)| before + own + after)
         }
-        (Kind::Concat, _) => parts(args).and_then(|(_, parts)| {
+        (IndexOp::Concat, _) => parts(args).and_then(|(_, parts)| {
             let extents: Option<Vec<DimExpr>> = parts.iter().map(|(_, along)| of(along)).collect();
             extents?.into_iter().reduce(|sum, next| sum + next)
         }),
-        (Kind::At | Kind::Slice | Kind::Pad | Kind::Flip | Kind::Roll | Kind::Take, _) => None,
+        (IndexOp::At | IndexOp::Slice | IndexOp::Pad | IndexOp::Flip | IndexOp::Roll | IndexOp::Take, _) => {
+            None
+        }
     };
     let (Some(length), ExprKind::Name(name)) = (length, &to.kind) else { return };
     if env.dim(name).is_none() && !fixed.iter().any(|(fixed, _)| fixed == name) {

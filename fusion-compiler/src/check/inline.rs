@@ -4,7 +4,7 @@
 
 use proc_macro2::TokenStream;
 
-use super::build::{Builder, Env, Form, Value};
+use super::build::{Builder, Env, ExprValue, Form};
 use super::capture::dims_text;
 use super::value::{self, dtype_of, typed};
 use super::{Inline, Options, axes, dims, expr, rename, renamed, split, unroll};
@@ -51,7 +51,7 @@ fn build(b: &mut Builder<'_>, form: &parse::Inline) -> Option<()> {
     let mut env = Env::default();
     let order = declare(b, &mut env, form)?;
     let value = expr::expr(b, &mut env, &form.value);
-    if matches!(value, Value::Tuple(_)) {
+    if matches!(value, ExprValue::Tuple(_)) {
         b.error(form.value.at, diag::inline_tuple());
         return None;
     }
@@ -147,6 +147,6 @@ fn leftmost(b: &Builder<'_>, has: AxisSet) -> Option<Vec<AxisId>> {
 }
 
 /// Discards the value of a reported mistake where another result type is required.
-fn refuse<T>(_: Value) -> Option<T> {
+fn refuse<T>(_: ExprValue) -> Option<T> {
     None
 }

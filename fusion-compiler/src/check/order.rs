@@ -8,21 +8,21 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 
-use super::build::{Builder, Value};
+use super::build::{Builder, ExprValue};
 use super::{axes, value};
 use crate::ir::graph::{AxisId, AxisSet, NodeId, NodeKind, Split};
 use crate::ir::op::Op;
 
 /// Returns the axes of all values without duplicates, ordered by first occurrence.
-pub(super) fn of_all<'v>(b: &Builder<'_>, values: impl Iterator<Item = &'v Value>) -> Vec<AxisId> {
+pub(super) fn of_all<'v>(b: &Builder<'_>, values: impl Iterator<Item = &'v ExprValue>) -> Vec<AxisId> {
     in_turn(values.flat_map(|value| of(b, value)))
 }
 
-fn of(b: &Builder<'_>, value: &Value) -> Vec<AxisId> {
+fn of(b: &Builder<'_>, value: &ExprValue) -> Vec<AxisId> {
     match value {
-        Value::Node(id) => of_node(b, *id),
-        Value::Tuple(parts) => of_all(b, parts.iter()),
-        Value::Weak(_) | Value::Unknown => value::axes_of(b, value).iter().collect(),
+        ExprValue::Node(id) => of_node(b, *id),
+        ExprValue::Tuple(parts) => of_all(b, parts.iter()),
+        ExprValue::Weak(_) | ExprValue::Unknown => value::axes_of(b, value).iter().collect(),
     }
 }
 

@@ -3,7 +3,7 @@
 //! Invariant: names alone decide whether a call reduces. A call reduces if its last argument is a dim that
 //! exists once the first argument has been evaluated.
 
-use super::build::{Builder, Env, Form, Value};
+use super::build::{Builder, Env, ExprValue, Form};
 use super::expr::{Snippet, apply, single};
 use super::value::{axes_of, dtype_of, known, typed, widened};
 use super::{axes, dims, rename, split};
@@ -57,7 +57,7 @@ impl ReduceKind {
 /// Returns true if the last argument of `max` or `min` names dims instead of a second value. A number is a
 /// second value, unless the value has a dim of that name; `reduce` then reports the ambiguity. The caller
 /// evaluates the value first, because the value's expression may create the dim.
-fn is_dims(b: &Builder<'_>, env: &Env, value: &Value, last: &Expr) -> bool {
+fn is_dims(b: &Builder<'_>, env: &Env, value: &ExprValue, last: &Expr) -> bool {
     match &last.kind {
         ExprKind::Tuple(_) => true,
         // A template sees only the dims that are passed to it or created by it. The caller's dims may have
@@ -74,7 +74,13 @@ fn is_dims(b: &Builder<'_>, env: &Env, value: &Value, last: &Expr) -> bool {
 }
 
 /// Evaluates `sum(x, D)`, `sum(x, (H, W))` or `sum(x)`.
-pub(super) fn reduce(b: &mut Builder<'_>, env: &mut Env, at: At, kind: ReduceKind, args: &[Arg]) -> Value {
+pub(super) fn reduce(
+    b: &mut Builder<'_>,
+    env: &mut Env,
+    at: At,
+    kind: ReduceKind,
+    args: &[Arg],
+) -> ExprValue {
     let name = kind.name();
     if let Some(label) = args.iter().find_map(|arg| arg.name.as_ref()) {
         return b.error(label.at, hints::named_argument(name, &label.text));
@@ -109,8 +115,8 @@ pub(super) fn reduce(b: &mut Builder<'_>, env: &mut Env, at: At, kind: ReduceKin
     if b.form == Form::AnyShape {
         return b.error(at, diag::inline_needs_dims(name));
     }
-    let Some(dtype) = dtype_of(b, &value) else { return Value::Unknown };
-    let Some(id) = typed(b, &value, dtype) else { return Value::Unknown };
+    let Some(dtype) = dtype_of(b, &value) else { return ExprValue::Unknown };
+    let Some(id) = typed(b, &value, dtype) else { return ExprValue::Unknown };
     if dtype == DType::Bool {
         return b.error(at, diag::wants_number(b.called(name), dtype));
     }
@@ -123,28 +129,28 @@ pub(super) fn reduce(b: &mut Builder<'_>, env: &mut Env, at: At, kind: ReduceKin
         None => (id, has.iter().collect()),
         Some(arg) => match reduced(b, env, kind, &arg.value, id) {
             Some(reduced) => reduced,
-            None => return Value::Unknown,
+            None => return ExprValue::Unknown,
         },
     };
     // Sums and products of 8-bit and 16-bit integers would wrap, so `i32` accumulates them.
     let sums = matches!(kind, ReduceKind::Combine(Reduce::Sum | Reduce::Prod));
     let id = if sums && dtype.is_narrow() && dtype.is_int() { widened(b, id, DType::I32) } else { Some(id) };
-    let Some(id) = id else { return Value::Unknown };
+    let Some(id) = id else { return ExprValue::Unknown };
     combine(b, at, kind, id, &axes)
 }
 
 /// Computes a mean of 16-bit floats in `f32` and rounds it once. Under strict maths each operation rounds,
 /// and a mean is one operation, so its sum stays unrounded.
-fn strict_mean(b: &mut Builder<'_>, at: At, id: NodeId, axes: &[AxisId]) -> Value {
+fn strict_mean(b: &mut Builder<'_>, at: At, id: NodeId, axes: &[AxisId]) -> ExprValue {
     let dtype = b.graph.node(id).dtype;
-    let Some(wide) = widened(b, id, DType::F32) else { return Value::Unknown };
+    let Some(wide) = widened(b, id, DType::F32) else { return ExprValue::Unknown };
     match combine(b, at, ReduceKind::Mean, wide, axes) {
-        Value::Node(mean) => known(widened(b, mean, dtype)),
+        ExprValue::Node(mean) => known(widened(b, mean, dtype)),
         other => other,
     }
 }
 
-fn combine(b: &mut Builder<'_>, at: At, kind: ReduceKind, id: NodeId, axes: &[AxisId]) -> Value {
+fn combine(b: &mut Builder<'_>, at: At, kind: ReduceKind, id: NodeId, axes: &[AxisId]) -> ExprValue {
     let is_half = b.graph.node(id).dtype.is_narrow() && b.graph.node(id).dtype.is_float();
     if kind == ReduceKind::Mean && is_half && b.graph.math == Math::Strict {
         return strict_mean(b, at, id, axes);
@@ -177,16 +183,16 @@ fn combine(b: &mut Builder<'_>, at: At, kind: ReduceKind, id: NodeId, axes: &[Ax
             span,
         }),
     };
-    let Some(sum) = combined else { return Value::Unknown };
+    let Some(sum) = combined else { return ExprValue::Unknown };
     if kind != ReduceKind::Mean {
-        return Value::Node(sum);
+        return ExprValue::Node(sum);
     }
     let count = DimExpr::product(axes.iter().map(|&axis| &b.graph.axis(axis).extent));
-    let Some(count) = weak::resolve(b, &Weak::extent(count, span), dtype) else { return Value::Unknown };
+    let Some(count) = weak::resolve(b, &Weak::extent(count, span), dtype) else { return ExprValue::Unknown };
     if b.is_full() {
         return b.error_span(span, diag::too_many_terms());
     }
-    Value::Node(b.graph.apply(Op::Div, &[sum, count], span))
+    ExprValue::Node(b.graph.apply(Op::Div, &[sum, count], span))
 }
 
 /// Returns the reduction of zero elements, the identity, widened to the given axes.
@@ -238,7 +244,7 @@ fn reduced(
 
 /// Evaluates `index(T)`, the coordinate along a dim, or `index((H, W))`, a row-major coordinate along several
 /// dims.
-pub(super) fn index(b: &mut Builder<'_>, env: &Env, at: At, args: &[Arg]) -> Value {
+pub(super) fn index(b: &mut Builder<'_>, env: &Env, at: At, args: &[Arg]) -> ExprValue {
     if b.form == Form::AnyShape {
         return b.error(at, diag::inline_needs_dims("index"));
     }
@@ -247,14 +253,14 @@ pub(super) fn index(b: &mut Builder<'_>, env: &Env, at: At, args: &[Arg]) -> Val
         return b.error(at, diag::index_argument());
     }
     let Some(axes) = dims::argument(b, env, value, "index", &diag::index_argument()) else {
-        return Value::Unknown;
+        return ExprValue::Unknown;
     };
     let span = b.place(at);
     if b.is_full() {
         return b.error_span(span, diag::too_many_terms());
     }
     within_i32(b, &axes);
-    Value::Node(split::row_major(&mut b.graph, &axes, span))
+    ExprValue::Node(split::row_major(&mut b.graph, &axes, span))
 }
 
 /// Records a call-time check that the row-major coordinate along these axes fits `i32`.

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::axes::{Refused, create, elements, joined, new_dim, substitute};
-use super::build::{Builder, Env, Form, Value, only};
+use super::build::{Builder, Env, ExprValue, Form, only};
 use super::expr::single;
 use super::value::{dtype_of, known, typed};
 use super::{dims, index, split};
@@ -20,7 +20,7 @@ use crate::ir::graph::{Axis, AxisId, AxisSet, Graph, NodeId, NodeKind, Param, Pa
 use crate::parse::ast::{Arg, At, Block, Expr, ExprKind, Pattern, Stmt};
 
 /// Evaluates `rename(x, T -> S)`.
-pub(super) fn rename(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> Value {
+pub(super) fn rename(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> ExprValue {
     if b.form == Form::AnyShape {
         return b.error(at, diag::inline_needs_dims("rename"));
     }
@@ -30,17 +30,17 @@ pub(super) fn rename(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -
     let ExprKind::Arrow(from, to) = &arrow.kind else { return b.error(arrow.at, diag::rename_arguments()) };
     let value = single(b, env, operand);
     let Some(old) = dims::one(b, env, from, "rename", &diag::rename_arguments()) else {
-        return Value::Unknown;
+        return ExprValue::Unknown;
     };
-    let Some(dtype) = dtype_of(b, &value) else { return Value::Unknown };
-    let Some(id) = typed(b, &value, dtype) else { return Value::Unknown };
+    let Some(dtype) = dtype_of(b, &value) else { return ExprValue::Unknown };
+    let Some(id) = typed(b, &value, dtype) else { return ExprValue::Unknown };
     let id = joined(b, id, AxisSet::EMPTY.with(old));
     let has = b.graph.node(id).axes;
     if !has.contains(old) {
         let message = b.lacks(old, has);
         return b.error(from.at, message);
     }
-    let Some(new) = target(b, env, old, to) else { return Value::Unknown };
+    let Some(new) = target(b, env, old, to) else { return ExprValue::Unknown };
     if has.contains(new) {
         let name = b.graph.axis(new).name.clone();
         return b.error(to.at, diag::rename_taken(name));
@@ -95,22 +95,22 @@ fn target(b: &mut Builder<'_>, env: &mut Env, old: AxisId, to: &Expr) -> Option<
 /// Hands the result of a template to its caller. Dims that the template created become dims of the caller
 /// under their names. A created dim is merged with the caller's dim of the same name and extent. A created
 /// dim whose name has another meaning in the caller stays apart.
-pub(super) fn given(b: &mut Builder<'_>, env: &mut Env, before: AxisSet, value: Value) -> Value {
+pub(super) fn given(b: &mut Builder<'_>, env: &mut Env, before: AxisSet, value: ExprValue) -> ExprValue {
     match value {
-        Value::Node(id) => {
+        ExprValue::Node(id) => {
             let made = b.graph.node(id).axes.minus(before);
-            made.iter().fold(Value::Node(id), |value, axis| adopted(b, env, axis, value))
+            made.iter().fold(ExprValue::Node(id), |value, axis| adopted(b, env, axis, value))
         }
-        Value::Tuple(values) => {
-            Value::Tuple(values.into_iter().map(|value| given(b, env, before, value)).collect())
+        ExprValue::Tuple(values) => {
+            ExprValue::Tuple(values.into_iter().map(|value| given(b, env, before, value)).collect())
         }
-        value @ (Value::Weak(_) | Value::Unknown) => value,
+        value @ (ExprValue::Weak(_) | ExprValue::Unknown) => value,
     }
 }
 
 /// Frees the axes that a template created and that no node behind its value has. Only nodes added since the
 /// template began are examined. Consecutive calls thereby reuse one axis.
-pub(super) fn give_back(b: &mut Builder<'_>, (before, first): (AxisSet, usize), value: &Value) {
+pub(super) fn give_back(b: &mut Builder<'_>, (before, first): (AxisSet, usize), value: &ExprValue) {
     let made = b.axes_in_use().minus(before);
     if made.is_empty() {
         return;
@@ -128,17 +128,17 @@ pub(super) fn give_back(b: &mut Builder<'_>, (before, first): (AxisSet, usize), 
     b.spare = b.spare.union(made.minus(used));
 }
 
-fn nodes_of(value: &Value) -> Vec<NodeId> {
+fn nodes_of(value: &ExprValue) -> Vec<NodeId> {
     match value {
-        Value::Node(id) => vec![*id],
-        Value::Tuple(values) => values.iter().flat_map(nodes_of).collect(),
-        Value::Weak(_) | Value::Unknown => vec![],
+        ExprValue::Node(id) => vec![*id],
+        ExprValue::Tuple(values) => values.iter().flat_map(nodes_of).collect(),
+        ExprValue::Weak(_) | ExprValue::Unknown => vec![],
     }
 }
 
 /// Returns the value of a template after one created axis became the caller's dim of that name.
-fn adopted(b: &mut Builder<'_>, env: &mut Env, made: AxisId, value: Value) -> Value {
-    let Value::Node(id) = value else { return value };
+fn adopted(b: &mut Builder<'_>, env: &mut Env, made: AxisId, value: ExprValue) -> ExprValue {
+    let ExprValue::Node(id) = value else { return value };
     let Axis { name, extent } = b.graph.axis(made).clone();
     match env.dim(&name) {
         None if env.var(&name).is_none() => env.dims.push((name, vec![made])),
@@ -205,7 +205,7 @@ fn declare_all(b: &mut Builder<'_>, env: &mut Env, found: &[Found<'_>], fixed: &
             }
             Found::Call(function, args) => (function, args),
         };
-        if let Some(kind) = index::Kind::from_name(function) {
+        if let Some(kind) = index::IndexOp::from_name(function) {
             index::declare(b, env, (kind, args), &lets, fixed);
         }
         let arrow = args.iter().find_map(|arg| match &arg.value.kind {

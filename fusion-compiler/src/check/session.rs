@@ -8,7 +8,7 @@ use std::thread;
 
 use proc_macro2::{LineColumn, Span, TokenStream};
 
-use super::build::{Builder, Env, Value, VarKind};
+use super::build::{Builder, Env, ExprValue, VarKind};
 use super::expr::{self, dtype_of};
 use super::function::fit_result;
 use super::{dims, rename, renamed, split, unroll};
@@ -34,7 +34,7 @@ pub struct Session {
     apart: AxisSet,
     spare: AxisSet,
     has_reused: bool,
-    values: Vec<Value>,
+    values: Vec<ExprValue>,
     /// Place of each span of the graph.
     places: Vec<SourcePlace>,
     parts: u32,
@@ -173,7 +173,8 @@ impl Session {
                     column: 1,
                 }]);
             }
-            let values: Vec<Value> = names.iter().map(|(_, id)| self.values[id.0 as usize].clone()).collect();
+            let values: Vec<ExprValue> =
+                names.iter().map(|(_, id)| self.values[id.0 as usize].clone()).collect();
             let made = self.checked(text, sink, |b, env| {
                 let (axes, first) = (b.axes_in_use(), b.graph.nodes.len());
                 let mut inner = env.clone();
@@ -211,7 +212,7 @@ impl Session {
                 let axes = tensor_dims(b, env, &listed)?;
                 let span = b.place(At(0));
                 let literal = b.leaf(NodeKind::Literal(value), dtype, AxisSet::EMPTY, span)?;
-                b.widen(literal, axes.into_iter().collect(), span).map(|value| vec![Value::Node(value)])
+                b.widen(literal, axes.into_iter().collect(), span).map(|value| vec![ExprValue::Node(value)])
             })
         })?;
         Ok(made[0])
@@ -220,39 +221,39 @@ impl Session {
     /// Returns the type of a value as a signature has it: `f32[N, D]`.
     pub fn type_of(&self, value: ValueId) -> String {
         match &self.values[value.0 as usize] {
-            Value::Node(id) => {
+            ExprValue::Node(id) => {
                 let node = self.graph.node(*id);
                 let names = node.axes.iter().map(|axis| self.graph.axis(axis).name.as_str());
                 format!("{}{}", node.dtype, diag::dims(names))
             }
-            Value::Weak(number) => String::from(if number.is_float { "f32[]" } else { "i32[]" }),
-            Value::Tuple(_) | Value::Unknown => unreachable!("a session keeps single values"),
+            ExprValue::Weak(number) => String::from(if number.is_float { "f32[]" } else { "i32[]" }),
+            ExprValue::Tuple(_) | ExprValue::Unknown => unreachable!("a session keeps single values"),
         }
     }
 
     /// Returns the dtype of the elements of a value.
     pub fn dtype(&self, value: ValueId) -> DType {
         match &self.values[value.0 as usize] {
-            Value::Node(id) => self.graph.node(*id).dtype,
-            Value::Weak(number) => {
+            ExprValue::Node(id) => self.graph.node(*id).dtype,
+            ExprValue::Weak(number) => {
                 if number.is_float {
                     DType::F32
                 } else {
                     DType::I32
                 }
             }
-            Value::Tuple(_) | Value::Unknown => unreachable!("a session keeps single values"),
+            ExprValue::Tuple(_) | ExprValue::Unknown => unreachable!("a session keeps single values"),
         }
     }
 
     /// Returns the names of the dims of a value, in the order in which the session met them.
     pub fn dims(&self, value: ValueId) -> Vec<String> {
         match &self.values[value.0 as usize] {
-            Value::Node(id) => {
+            ExprValue::Node(id) => {
                 let axes = self.graph.node(*id).axes;
                 axes.iter().map(|axis| self.graph.axis(axis).name.clone()).collect()
             }
-            Value::Weak(_) | Value::Tuple(_) | Value::Unknown => Vec::new(),
+            ExprValue::Weak(_) | ExprValue::Tuple(_) | ExprValue::Unknown => Vec::new(),
         }
     }
 
@@ -286,7 +287,7 @@ impl Session {
     pub fn between(&self, inputs: &[ValueId], results: &[Returned<'_>]) -> Result<Graph, (usize, Mistakes)> {
         let mut session = self.clone();
         for (i, input) in inputs.iter().enumerate() {
-            let Value::Node(id) = session.values[input.0 as usize] else { continue };
+            let ExprValue::Node(id) = session.values[input.0 as usize] else { continue };
             let Node { dtype, axes, span, .. } = *session.graph.node(id);
             let kind = ParamKind::Tensor { axes: axes.iter().collect(), access: Access::Read };
             let param = ParamId(session.graph.params.len() as u16);
@@ -320,8 +321,8 @@ impl Session {
                     axes
                 }
                 None => match &value {
-                    Value::Node(id) => b.graph.node(*id).axes.iter().collect(),
-                    Value::Weak(_) | Value::Tuple(_) | Value::Unknown => Vec::new(),
+                    ExprValue::Node(id) => b.graph.node(*id).axes.iter().collect(),
+                    ExprValue::Weak(_) | ExprValue::Tuple(_) | ExprValue::Unknown => Vec::new(),
                 },
             };
             let node = fit_result(b, value, (dtype, dtype.name()), &axes, At(0))?;
@@ -347,7 +348,7 @@ impl Session {
         &mut self,
         text: &str,
         sink: Sink,
-        check: impl FnOnce(&mut Builder<'_>, &mut Env) -> Option<Vec<Value>>,
+        check: impl FnOnce(&mut Builder<'_>, &mut Env) -> Option<Vec<ExprValue>>,
     ) -> Result<Vec<ValueId>, Mistakes> {
         let Sink { mut places, mut errors, .. } = sink;
         // A part without dims has no token.
@@ -474,22 +475,22 @@ fn add_param(
     b: &mut Builder<'_>,
     (name, dtype, kind): (&str, DType, ParamKind),
     axes: AxisSet,
-) -> Option<Value> {
+) -> Option<ExprValue> {
     let (id, span) = (ParamId(b.graph.params.len() as u16), b.place(At(0)));
     let node = match kind {
         ParamKind::Tensor { .. } | ParamKind::View { .. } => NodeKind::Input(id),
         ParamKind::Scalar | ParamKind::Dim(_) => NodeKind::Scalar(id),
     };
     b.graph.params.push(Param { name: name.into(), dtype, kind, span });
-    b.leaf(node, dtype, axes, span).map(Value::Node)
+    b.leaf(node, dtype, axes, span).map(ExprValue::Node)
 }
 
 /// Appends the parts of a value. Returns false for a mistake.
-fn flatten(value: Value, values: &mut Vec<Value>) -> bool {
+fn flatten(value: ExprValue, values: &mut Vec<ExprValue>) -> bool {
     match value {
-        Value::Tuple(parts) => parts.into_iter().all(|part| flatten(part, values)),
-        Value::Unknown => false,
-        one @ (Value::Node(_) | Value::Weak(_)) => {
+        ExprValue::Tuple(parts) => parts.into_iter().all(|part| flatten(part, values)),
+        ExprValue::Unknown => false,
+        one @ (ExprValue::Node(_) | ExprValue::Weak(_)) => {
             values.push(one);
             true
         }

@@ -7,7 +7,7 @@
 //!
 //! Invariant: each whole has one list of parts in a function, and each call checks the extents.
 
-use super::build::{Builder, Env, Form, Value};
+use super::build::{Builder, Env, ExprValue, Form};
 use super::expr::single;
 use super::value::{dtype_of, known, typed};
 use super::{axes, dims, weak};
@@ -42,7 +42,13 @@ impl Regrouping {
 }
 
 /// Evaluates `split(x, C -> (H, D))` or `merge(x, (H, D) -> C)`.
-pub(super) fn regroup(b: &mut Builder<'_>, env: &mut Env, at: At, way: Regrouping, args: &[Arg]) -> Value {
+pub(super) fn regroup(
+    b: &mut Builder<'_>,
+    env: &mut Env,
+    at: At,
+    way: Regrouping,
+    args: &[Arg],
+) -> ExprValue {
     if b.form == Form::AnyShape {
         return b.error(at, diag::inline_needs_dims(way.name()));
     }
@@ -55,9 +61,9 @@ pub(super) fn regroup(b: &mut Builder<'_>, env: &mut Env, at: At, way: Regroupin
         Regrouping::Split => (from, to),
         Regrouping::Merge => (to, from),
     };
-    let Some(split) = axes(b, env, way, one, several) else { return Value::Unknown };
-    let Some(dtype) = dtype_of(b, &value) else { return Value::Unknown };
-    let Some(id) = typed(b, &value, dtype) else { return Value::Unknown };
+    let Some(split) = axes(b, env, way, one, several) else { return ExprValue::Unknown };
+    let Some(dtype) = dtype_of(b, &value) else { return ExprValue::Unknown };
+    let Some(id) = typed(b, &value, dtype) else { return ExprValue::Unknown };
     let parts: AxisSet = split.parts.iter().copied().collect();
     let whole = AxisSet::EMPTY.with(split.whole);
     let (gone, new) = match way {
@@ -248,7 +254,7 @@ fn word(e: &Expr) -> Option<String> {
 /// caller's dims.
 fn number(b: &Builder<'_>, env: &Env, e: &Expr) -> Option<Expr> {
     let ExprKind::Name(name) = &e.kind else { return None };
-    let Value::Weak(number) = &env.var(name)?.value else { return None };
+    let ExprValue::Weak(number) = &env.var(name)?.value else { return None };
     let number = weak::as_extent(number).and_then(|extent| u64::try_from(extent.as_const()?).ok())?;
     let kind = match b.in_std() {
         true => ExprKind::Sized(number.to_string(), number),

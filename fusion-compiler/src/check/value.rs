@@ -1,6 +1,6 @@
 //! Dtypes, axes and conversions of the values of expressions.
 
-use super::build::{Builder, Value};
+use super::build::{Builder, ExprValue};
 use super::weak;
 use crate::diag;
 use crate::ir::dtype::DType;
@@ -8,33 +8,33 @@ use crate::ir::graph::{AxisSet, Node, NodeId, NodeKind};
 use crate::parse::ast::At;
 
 /// Reports a tuple where a single value is required.
-pub(super) fn one(b: &mut Builder<'_>, at: At, value: Value) -> Value {
+pub(super) fn one(b: &mut Builder<'_>, at: At, value: ExprValue) -> ExprValue {
     match value {
-        Value::Tuple(_) => b.error(at, diag::tuple_value()),
-        Value::Node(_) | Value::Weak(_) | Value::Unknown => value,
+        ExprValue::Tuple(_) => b.error(at, diag::tuple_value()),
+        ExprValue::Node(_) | ExprValue::Weak(_) | ExprValue::Unknown => value,
     }
 }
 
 /// Returns the value of a node. A node that could not be made is a mistake.
-pub(super) fn known(id: Option<NodeId>) -> Value {
-    id.map_or(Value::Unknown, Value::Node)
+pub(super) fn known(id: Option<NodeId>) -> ExprValue {
+    id.map_or(ExprValue::Unknown, ExprValue::Node)
 }
 
 /// Returns the dtype of a single value. A weak number has its default dtype.
-pub(super) fn dtype_of(b: &Builder<'_>, value: &Value) -> Option<DType> {
+pub(super) fn dtype_of(b: &Builder<'_>, value: &ExprValue) -> Option<DType> {
     match value {
-        Value::Node(id) => Some(b.graph.node(*id).dtype),
-        Value::Weak(number) => Some(number.default_dtype()),
-        Value::Tuple(_) | Value::Unknown => None,
+        ExprValue::Node(id) => Some(b.graph.node(*id).dtype),
+        ExprValue::Weak(number) => Some(number.default_dtype()),
+        ExprValue::Tuple(_) | ExprValue::Unknown => None,
     }
 }
 
 /// Returns the value as a node. A weak number gets this dtype.
-pub(super) fn typed(b: &mut Builder<'_>, value: &Value, dtype: DType) -> Option<NodeId> {
+pub(super) fn typed(b: &mut Builder<'_>, value: &ExprValue, dtype: DType) -> Option<NodeId> {
     match value {
-        Value::Node(id) => Some(*id),
-        Value::Weak(number) => weak::resolve(b, number, dtype),
-        Value::Tuple(_) | Value::Unknown => None,
+        ExprValue::Node(id) => Some(*id),
+        ExprValue::Weak(number) => weak::resolve(b, number, dtype),
+        ExprValue::Tuple(_) | ExprValue::Unknown => None,
     }
 }
 
@@ -58,11 +58,13 @@ pub(super) fn widened(b: &mut Builder<'_>, id: NodeId, dtype: DType) -> Option<N
 }
 
 /// Returns the axes of a value or of a tuple of values.
-pub(super) fn axes_of(b: &Builder<'_>, value: &Value) -> AxisSet {
+pub(super) fn axes_of(b: &Builder<'_>, value: &ExprValue) -> AxisSet {
     match value {
-        Value::Node(id) => b.graph.node(*id).axes,
-        Value::Tuple(parts) => parts.iter().map(|part| axes_of(b, part)).fold(AxisSet::EMPTY, AxisSet::union),
-        Value::Weak(number) => weak::axes(b, number),
-        Value::Unknown => AxisSet::EMPTY,
+        ExprValue::Node(id) => b.graph.node(*id).axes,
+        ExprValue::Tuple(parts) => {
+            parts.iter().map(|part| axes_of(b, part)).fold(AxisSet::EMPTY, AxisSet::union)
+        }
+        ExprValue::Weak(number) => weak::axes(b, number),
+        ExprValue::Unknown => AxisSet::EMPTY,
     }
 }

@@ -6,7 +6,7 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use super::build::{Builder, Value};
+use super::build::{Builder, ExprValue};
 use crate::diag;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType, round};
@@ -62,7 +62,13 @@ impl Weak {
 }
 
 /// Applies an operation to weak numbers. Negation folds into a literal.
-pub(super) fn apply(b: &mut Builder<'_>, op: Op, what: &'static str, args: Vec<Weak>, span: SpanId) -> Value {
+pub(super) fn apply(
+    b: &mut Builder<'_>,
+    op: Op,
+    what: &'static str,
+    args: Vec<Weak>,
+    span: SpanId,
+) -> ExprValue {
     if let (Op::Neg, [Weak { kind: WeakKind::Literal(value), is_float, .. }]) = (op, args.as_slice()) {
         let value = match *value {
             Const::Float(x) => Const::Float(-x),
@@ -70,7 +76,7 @@ pub(super) fn apply(b: &mut Builder<'_>, op: Op, what: &'static str, args: Vec<W
             Const::Bool(x) => Const::Bool(x),
         };
         let kind = WeakKind::Literal(value);
-        return Value::Weak(Weak { kind, is_float: *is_float, span: args[0].span, size: 1 });
+        return ExprValue::Weak(Weak { kind, is_float: *is_float, span: args[0].span, size: 1 });
     }
     let (is_float, size) = summary(&args);
     grown(b, Weak { is_float, span, size, kind: WeakKind::Apply(op, what, args.into()) })
@@ -83,13 +89,13 @@ pub(super) fn apply_float(
     what: &'static str,
     args: Vec<Weak>,
     span: SpanId,
-) -> Value {
+) -> ExprValue {
     let (_, size) = summary(&args);
     grown(b, Weak { is_float: true, span, size, kind: WeakKind::Apply(op, what, args.into()) })
 }
 
 /// Builds a choice between two weak numbers.
-pub(super) fn select(b: &mut Builder<'_>, condition: NodeId, sides: [Weak; 2], span: SpanId) -> Value {
+pub(super) fn select(b: &mut Builder<'_>, condition: NodeId, sides: [Weak; 2], span: SpanId) -> ExprValue {
     let (is_float, size) = summary(&sides);
     grown(b, Weak { is_float, span, size, kind: WeakKind::Select(condition, sides.into()) })
 }
@@ -99,8 +105,12 @@ fn summary(args: &[Weak]) -> (bool, u32) {
     (args.iter().any(|arg| arg.is_float), size)
 }
 
-fn grown(b: &mut Builder<'_>, weak: Weak) -> Value {
-    if weak.size > SIZE_MAX { b.error_span(weak.span, diag::too_many_numbers()) } else { Value::Weak(weak) }
+fn grown(b: &mut Builder<'_>, weak: Weak) -> ExprValue {
+    if weak.size > SIZE_MAX {
+        b.error_span(weak.span, diag::too_many_numbers())
+    } else {
+        ExprValue::Weak(weak)
+    }
 }
 
 /// Lowers the number to nodes of a dtype. `dtype` must be a float if the number is a float.
@@ -131,8 +141,14 @@ pub(super) fn resolve(b: &mut Builder<'_>, weak: &Weak, dtype: DType) -> Option<
 
 /// Returns true if a weak number may take this dtype; any typed value fits. `op` is the token of the
 /// operation and `at` the token of the number, for messages.
-pub(super) fn fits(b: &mut Builder<'_>, (op, at): (At, At), what: &str, value: &Value, dtype: DType) -> bool {
-    let Value::Weak(number) = value else { return true };
+pub(super) fn fits(
+    b: &mut Builder<'_>,
+    (op, at): (At, At),
+    what: &str,
+    value: &ExprValue,
+    dtype: DType,
+) -> bool {
+    let ExprValue::Weak(number) = value else { return true };
     if dtype == DType::Bool {
         b.error(op, diag::number_and_bool(what));
     } else if number.is_float && dtype.is_int() {

@@ -1,6 +1,6 @@
 //! Arguments that fit no form of a function: which of them, and the messages about them.
 
-use super::super::build::{Builder, Env, Value};
+use super::super::build::{Builder, Env, ExprValue};
 use super::super::dims;
 use super::super::value::axes_of;
 use crate::diag::{self, Message, hints};
@@ -60,7 +60,7 @@ pub(super) fn misformed(
     at: At,
     (name, forms): (&str, &[&Function]),
     args: &[Arg],
-) -> Value {
+) -> ExprValue {
     let is_param =
         |label: &Name| forms.iter().flat_map(|form| &form.params).any(|param| param.name.text == label.text);
     let mut labels = args.iter().filter_map(|arg| arg.name.as_ref());

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::super::build::{Builder, Value};
+use super::super::build::{Builder, ExprValue};
 use super::super::value::{common, dtype_of, known, typed, widened};
 use super::super::weak::{self, Weak};
 use crate::diag;
@@ -40,8 +40,8 @@ pub(in crate::check) fn apply(
     at: At,
     op: Op,
     what: &'static str,
-    args: Vec<(Value, Snippet<'_>)>,
-) -> Value {
+    args: Vec<(ExprValue, Snippet<'_>)>,
+) -> ExprValue {
     let (span, typing, called) = (b.place(at), op.info().typing, b.called(what));
     let weak: Option<Vec<Weak>> = args.iter().map(|(value, _)| as_weak(value)).collect();
     let ids = match weak {
@@ -66,7 +66,7 @@ pub(in crate::check) fn apply(
         }
         None => meet(b, at, what, &args),
     };
-    let Some(ids) = ids else { return Value::Unknown };
+    let Some(ids) = ids else { return ExprValue::Unknown };
     let dtype = b.graph.node(ids[ids.len() - 1]).dtype;
     if !typing.accepts(dtype) {
         return b.error(at, wants(typing, &called, dtype));
@@ -99,23 +99,23 @@ fn wants(typing: Typing, what: &str, is: DType) -> diag::Message {
     }
 }
 
-fn as_weak(value: &Value) -> Option<Weak> {
+fn as_weak(value: &ExprValue) -> Option<Weak> {
     match value {
-        Value::Weak(number) => Some(number.clone()),
-        Value::Node(_) | Value::Tuple(_) | Value::Unknown => None,
+        ExprValue::Weak(number) => Some(number.clone()),
+        ExprValue::Node(_) | ExprValue::Tuple(_) | ExprValue::Unknown => None,
     }
 }
 
-fn resolve_all(b: &mut Builder<'_>, args: &[(Value, Snippet<'_>)], dtype: DType) -> Option<Vec<NodeId>> {
+fn resolve_all(b: &mut Builder<'_>, args: &[(ExprValue, Snippet<'_>)], dtype: DType) -> Option<Vec<NodeId>> {
     args.iter().map(|(value, _)| typed(b, value, dtype)).collect()
 }
 
 /// Converts operands to one dtype, the common dtype of the typed operands.
-fn meet(b: &mut Builder<'_>, at: At, what: &str, args: &[(Value, Snippet<'_>)]) -> Option<Vec<NodeId>> {
-    if args.iter().any(|(value, _)| matches!(value, Value::Unknown | Value::Tuple(_))) {
+fn meet(b: &mut Builder<'_>, at: At, what: &str, args: &[(ExprValue, Snippet<'_>)]) -> Option<Vec<NodeId>> {
+    if args.iter().any(|(value, _)| matches!(value, ExprValue::Unknown | ExprValue::Tuple(_))) {
         return None;
     }
-    let has_dtype = |value: &Value| matches!(value, Value::Node(_));
+    let has_dtype = |value: &ExprValue| matches!(value, ExprValue::Node(_));
     let (first, left) = args.iter().find(|(value, _)| has_dtype(value))?;
     let mut dtype = dtype_of(b, first)?;
     let known = args.iter().filter(|(value, _)| has_dtype(value));
@@ -170,30 +170,30 @@ pub(in crate::check) fn pick(
     b: &mut Builder<'_>,
     at: At,
     test: NodeId,
-    sides: [Value; 2],
+    sides: [ExprValue; 2],
     tails: [Snippet<'_>; 2],
-) -> Value {
+) -> ExprValue {
     let span = b.place(at);
     match sides {
-        [Value::Tuple(left), Value::Tuple(right)] if left.len() == right.len() => {
+        [ExprValue::Tuple(left), ExprValue::Tuple(right)] if left.len() == right.len() => {
             let pairs = left.into_iter().zip(right);
-            Value::Tuple(pairs.map(|(left, right)| pick(b, at, test, [left, right], tails)).collect())
+            ExprValue::Tuple(pairs.map(|(left, right)| pick(b, at, test, [left, right], tails)).collect())
         }
-        [Value::Unknown, _] | [_, Value::Unknown] => Value::Unknown,
-        [Value::Tuple(_), _] | [_, Value::Tuple(_)] => b.error(at, diag::tuple_branches()),
-        [Value::Weak(left), Value::Weak(right)] => weak::select(b, test, [left, right], span),
+        [ExprValue::Unknown, _] | [_, ExprValue::Unknown] => ExprValue::Unknown,
+        [ExprValue::Tuple(_), _] | [_, ExprValue::Tuple(_)] => b.error(at, diag::tuple_branches()),
+        [ExprValue::Weak(left), ExprValue::Weak(right)] => weak::select(b, test, [left, right], span),
         sides => {
             if let [Some(left), Some(right)] = [dtype_of(b, &sides[0]), dtype_of(b, &sides[1])]
                 && common(left, right).is_none()
                 && left != DType::Bool
                 && right != DType::Bool
-                && sides.iter().all(|side| matches!(side, Value::Node(_)))
+                && sides.iter().all(|side| matches!(side, ExprValue::Node(_)))
             {
                 return b
                     .error(at, diag::mixed_branches(left, right, mend((left, tails[0]), (right, tails[1]))));
             }
-            let args: Vec<(Value, Snippet<'_>)> = sides.into_iter().zip(tails).collect();
-            let Some(ids) = meet(b, at, "if", &args) else { return Value::Unknown };
+            let args: Vec<(ExprValue, Snippet<'_>)> = sides.into_iter().zip(tails).collect();
+            let Some(ids) = meet(b, at, "if", &args) else { return ExprValue::Unknown };
             if b.is_full() {
                 return b.error_span(span, diag::too_many_terms());
             }

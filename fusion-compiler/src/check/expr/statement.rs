@@ -1,6 +1,6 @@
 //! Statements and blocks: bindings of names, and assignments to `&mut` parameters.
 
-use super::super::build::{Builder, Env, Value, Var, VarKind};
+use super::super::build::{Builder, Env, ExprValue, Var, VarKind};
 use super::super::call;
 use super::super::fit::fit_in_place;
 use super::super::value::{known, one};
@@ -10,15 +10,15 @@ use crate::ir::graph::ParamId;
 use crate::parse::ast::{At, Binary, Block, Expr, ExprKind, Name, Pattern, Stmt};
 
 /// Evaluates a nested block. Names that the block binds go out of scope.
-pub(in crate::check) fn block(b: &mut Builder<'_>, env: &mut Env, block: &Block) -> Value {
+pub(in crate::check) fn block(b: &mut Builder<'_>, env: &mut Env, block: &Block) -> ExprValue {
     let outer = env.vars.len();
-    let value = body(b, env, block).unwrap_or(Value::Unknown);
+    let value = body(b, env, block).unwrap_or(ExprValue::Unknown);
     env.vars.truncate(outer);
     value
 }
 
 /// Evaluates the body of a function. Returns the value of the tail, if there is one.
-pub(in crate::check) fn body(b: &mut Builder<'_>, env: &mut Env, block: &Block) -> Option<Value> {
+pub(in crate::check) fn body(b: &mut Builder<'_>, env: &mut Env, block: &Block) -> Option<ExprValue> {
     for stmt in &block.stmts {
         match stmt {
             Stmt::Let(pattern, value) => binding(b, env, pattern, value),
@@ -51,8 +51,8 @@ fn binding(b: &mut Builder<'_>, env: &mut Env, pattern: &Pattern, value: &Expr) 
 fn named_parts<'p>(
     b: &mut Builder<'_>,
     pattern: &'p Pattern,
-    (given, value): (Value, &Expr),
-) -> Vec<(&'p Name, Value)> {
+    (given, value): (ExprValue, &Expr),
+) -> Vec<(&'p Name, ExprValue)> {
     let (names, at) = match pattern {
         Pattern::Name(name) => return vec![(name, given)],
         Pattern::Tuple(names, at) => (names, *at),
@@ -63,18 +63,18 @@ fn named_parts<'p>(
         }
     }
     let mistake = match given {
-        Value::Tuple(parts) if parts.len() == names.len() => return names.iter().zip(parts).collect(),
-        Value::Tuple(parts) => b.error(at, diag::tuple_length(parts.len(), names.len())),
-        Value::Node(_) | Value::Weak(_) => {
+        ExprValue::Tuple(parts) if parts.len() == names.len() => return names.iter().zip(parts).collect(),
+        ExprValue::Tuple(parts) => b.error(at, diag::tuple_length(parts.len(), names.len())),
+        ExprValue::Node(_) | ExprValue::Weak(_) => {
             let message = several(b, value).unwrap_or_else(|| diag::not_a_tuple(names.len()));
             b.error(at, message)
         }
-        Value::Unknown => Value::Unknown,
+        ExprValue::Unknown => ExprValue::Unknown,
     };
     names.iter().map(|name| (name, mistake.clone())).collect()
 }
 
-fn bind(b: &mut Builder<'_>, env: &mut Env, name: &Name, value: Value) {
+fn bind(b: &mut Builder<'_>, env: &mut Env, name: &Name, value: ExprValue) {
     if env.dim(&name.text).is_some() {
         b.error(name.at, diag::name_clash(&name.text, "a dim", "a value"));
     } else if name.text != "_" {
@@ -83,7 +83,7 @@ fn bind(b: &mut Builder<'_>, env: &mut Env, name: &Name, value: Value) {
 }
 
 /// Evaluates the assignment `p = given`. `place` is the token of the value and `at` that of the operator.
-fn assign(b: &mut Builder<'_>, env: &mut Env, target: &Name, given: Value, (place, at): (At, At)) {
+fn assign(b: &mut Builder<'_>, env: &mut Env, target: &Name, given: ExprValue, (place, at): (At, At)) {
     if target.text == "_" {
         return;
     }
@@ -107,7 +107,7 @@ fn update(b: &mut Builder<'_>, env: &mut Env, target: &Name, op: Binary, (value,
 }
 
 /// Returns the current value of an assigned name with its `&mut` parameter.
-fn assigned(b: &mut Builder<'_>, env: &mut Env, target: &Name) -> Option<(Value, ParamId)> {
+fn assigned(b: &mut Builder<'_>, env: &mut Env, target: &Name) -> Option<(ExprValue, ParamId)> {
     let message = match env.var(&target.text) {
         Some(var) => match var.kind {
             VarKind::InPlace(param) => return Some((var.value.clone(), param)),
@@ -119,7 +119,7 @@ fn assigned(b: &mut Builder<'_>, env: &mut Env, target: &Name) -> Option<(Value,
             let vars = env.vars.iter().filter(in_place).map(|var| var.name.as_str());
             let near = diag::did_you_mean(&target.text, vars);
             // Binding the name prevents a second message where the name is used.
-            env.bind(&target.text, Value::Unknown, VarKind::Let);
+            env.bind(&target.text, ExprValue::Unknown, VarKind::Let);
             diag::assign_unknown(&target.text, near)
         }
     };
