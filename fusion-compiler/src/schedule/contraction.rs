@@ -233,16 +233,19 @@ impl Product {
         stage.fill(&[]);
         stage.name = format!("{}_tiles", work.name);
         let mut own = stage.work();
-        let tile = own.operands.iter().position(|operand| operand.slot == tile.slot);
-        let tile = tile.unwrap_or_else(|| unreachable!("the elements are computed from the sum"));
-        own.operands[tile].access = Access::ReadWrite;
+        for operand in own.operands.iter_mut().filter(|operand| operand.slot == tile.slot) {
+            operand.access = Access::ReadWrite;
+        }
         let outer: Vec<AxisId> =
             own.group.order.iter().copied().filter(|axis| !self.cols.contains(axis)).collect();
         let mut dims = dims_along(&own, &outer);
         dims.extend(dims_along(&own, &self.cols));
         let finish = on_cpu(&own, facts, &dims, sizes.cols);
         let inner = dims.last().map(|dim| dim.axes.clone()).unwrap_or_default();
-        self.with_tiles(work, finish, (tile as u16, &inner), &factors)
+        // The kernel has one buffer for all views of a tensor, so the number is known only now.
+        let number = finish.buffers.iter().position(|buffer| buffer.slot == tile.slot);
+        let number = number.unwrap_or_else(|| unreachable!("the elements are computed from the sum"));
+        self.with_tiles(work, finish, (number as u16, &inner), &factors)
     }
 
     /// Adds the contraction that computes the tiles of a kernel. The space of the kernel has the columns `inner`.
