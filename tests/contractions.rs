@@ -315,11 +315,11 @@ fn factors_are_computed() {
             let terms = |at: &[usize]| {
                 (0..k).map(|l| f64::from(x[at[0] * k + l]) * f64::from(x[at[1] * k + l])).collect()
             };
-            check(&format!("{device} squared {k}"), (&made.to_vec()?, &[m, m]), &terms, same);
+            check(&format!("{device} squared {k}"), (&made.to_vec()?, &[m, m]), terms, same);
             // Both views of `s` are one buffer of the kernel that finishes tiles.
             let made = distances(&tensor(&x, &[m, k])?, &tensor(&s, &[m])?)?;
             let distance = |sum: f64, at: &[usize]| f64::from(s[at[0]]) + f64::from(s[at[1]]) - 2.0 * sum;
-            check(&format!("{device} distances {k}"), (&made.to_vec()?, &[m, m]), &terms, distance);
+            check(&format!("{device} distances {k}"), (&made.to_vec()?, &[m, m]), terms, distance);
         }
         Ok(())
     });
