@@ -249,6 +249,24 @@ microkernels! {
     portable::mul_add
 }
 
+/// Chooses the microkernels of an instruction set. The names are those of AVX-512, AVX2, NEON and the others.
+macro_rules! of_isa {
+    ($isa:expr, $avx512:ident, $avx2:ident, $neon:ident, $base:ident) => {
+        match $isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 | Isa::Avx512DoublePumped => &$avx512::MICROKERNELS,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => &$avx2::MICROKERNELS,
+            #[cfg(target_arch = "aarch64")]
+            Isa::Base => &$neon::MICROKERNELS,
+            #[cfg(not(target_arch = "aarch64"))]
+            Isa::Base => &$base::MICROKERNELS,
+            #[cfg(not(target_arch = "x86_64"))]
+            Isa::Avx2 | Isa::Avx512 | Isa::Avx512DoublePumped => &$base::MICROKERNELS,
+        }
+    };
+}
+
 impl Accumulate for f32 {
     fn packer(dtype: DType) -> Option<Pack<f32>> {
         match dtype {
@@ -260,18 +278,7 @@ impl Accumulate for f32 {
     }
 
     fn microkernels(isa: Isa) -> &'static Microkernels<f32> {
-        match isa {
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 | Isa::Avx512DoublePumped => &avx512_f32::MICROKERNELS,
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => &avx2_f32::MICROKERNELS,
-            #[cfg(target_arch = "aarch64")]
-            Isa::Base => &neon_f32::MICROKERNELS,
-            #[cfg(not(target_arch = "aarch64"))]
-            Isa::Base => &base_f32::MICROKERNELS,
-            #[cfg(not(target_arch = "x86_64"))]
-            Isa::Avx2 | Isa::Avx512 | Isa::Avx512DoublePumped => &base_f32::MICROKERNELS,
-        }
+        of_isa!(isa, avx512_f32, avx2_f32, neon_f32, base_f32)
     }
 }
 
@@ -281,17 +288,6 @@ impl Accumulate for f64 {
     }
 
     fn microkernels(isa: Isa) -> &'static Microkernels<f64> {
-        match isa {
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 | Isa::Avx512DoublePumped => &avx512_f64::MICROKERNELS,
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => &avx2_f64::MICROKERNELS,
-            #[cfg(target_arch = "aarch64")]
-            Isa::Base => &neon_f64::MICROKERNELS,
-            #[cfg(not(target_arch = "aarch64"))]
-            Isa::Base => &base_f64::MICROKERNELS,
-            #[cfg(not(target_arch = "x86_64"))]
-            Isa::Avx2 | Isa::Avx512 | Isa::Avx512DoublePumped => &base_f64::MICROKERNELS,
-        }
+        of_isa!(isa, avx512_f64, avx2_f64, neon_f64, base_f64)
     }
 }
