@@ -27,7 +27,7 @@ const ROWS_MAX: usize = 12;
 ///
 /// The processor has the function's instructions. The panels have `depth` steps, and the product has memory
 /// for the rows and vectors of the function.
-type Product<T> = unsafe fn(usize, *const T, *const T, *mut T, usize, bool);
+type Microkernel<T> = unsafe fn(usize, *const T, *const T, *mut T, usize, bool);
 
 /// The microkernels of an instruction set.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(super) struct Microkernels<T: 'static> {
     /// Elements of a vector.
     lanes: usize,
     /// Products by number of rows, each of one and of two vectors.
-    products: &'static [[Product<T>; 2]],
+    products: &'static [[Microkernel<T>; 2]],
 }
 
 /// The packed panels of a product, and where the product goes.
@@ -119,7 +119,7 @@ macro_rules! microkernels {
             ///
             /// # Safety
             ///
-            /// See `Product`.
+            /// See `Microkernel`.
             $(#[$attribute])*
             unsafe fn product<const R: usize, const V: usize>(
                 depth: usize,
@@ -131,7 +131,7 @@ macro_rules! microkernels {
             ) {
                 let mut sums = [[$zero; V]; R];
                 for _ in 0..depth {
-                    // SAFETY: the panels have `depth` steps, by the contract of `Product`.
+                    // SAFETY: the panels have `depth` steps, by the contract of `Microkernel`.
                     unsafe {
                         let mut cols = [$zero; V];
                         for v in 0..V {
@@ -149,7 +149,7 @@ macro_rules! microkernels {
                 }
                 for r in 0..R {
                     for v in 0..V {
-                        // SAFETY: the product has `R` rows of `V` vectors, by the contract of `Product`.
+                        // SAFETY: the product has `R` rows of `V` vectors, by the contract of `Microkernel`.
                         unsafe {
                             let at = product.add(r * stride + v * LANES);
                             let sum = if adds { $add($load(at), sums[r][v]) } else { sums[r][v] };

@@ -149,7 +149,7 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
         all(outer, batches * strips, &|task| {
             let (batch, cols) = strip(task);
             let panels = (cols.1 - cols.0).div_ceil(self.kernels.cols);
-            let memory = Memory::<T>::new(self.pool, panels * self.kernels.cols * depth)?;
+            let memory = Workspace::<T>::new(self.pool, panels * self.kernels.cols * depth)?;
             let right = &memory;
             let blocks = depth.div_ceil(DEPTH);
             all(inner, panels * blocks, &|task| {
@@ -167,7 +167,7 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
     /// Runs a box that packs its columns itself.
     fn lone_box(&self, of: Bounds) -> Result<(), Failure> {
         let panels = (of.cols.1 - of.cols.0).div_ceil(self.kernels.cols);
-        let memory = Memory::<T>::new(self.pool, panels * self.kernels.cols * DEPTH)?;
+        let memory = Workspace::<T>::new(self.pool, panels * self.kernels.cols * DEPTH)?;
         self.run_box(of, &|block| {
             let before = block * DEPTH * panels * self.kernels.cols;
             for panel in 0..panels {
@@ -204,7 +204,7 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
         let (rows, cols) = (of.rows.1 - of.rows.0, of.cols.1 - of.cols.0);
         let depth = self.left.depth();
         let padded = rows.next_multiple_of(kernels.rows);
-        let memory = Memory::<T>::new(self.pool, padded * DEPTH + rows * cols)?;
+        let memory = Workspace::<T>::new(self.pool, padded * DEPTH + rows * cols)?;
         let (left, tile) = (memory.ptr(0), memory.ptr(padded * DEPTH));
         if depth == 0 {
             // SAFETY: the memory has room for the tile.
@@ -278,16 +278,16 @@ fn all(
 }
 
 /// Memory for panels and tiles.
-struct Memory<T> {
+struct Workspace<T> {
     memory: CpuMemory,
     elements: PhantomData<T>,
 }
 
-impl<T> Memory<T> {
-    fn new(pool: &Arc<Pool>, len: usize) -> Result<Memory<T>, Failure> {
+impl<T> Workspace<T> {
+    fn new(pool: &Arc<Pool>, len: usize) -> Result<Workspace<T>, Failure> {
         let bytes = len.saturating_mul(size_of::<T>());
         let memory = pool.allocate(bytes).ok_or(Failure::NoMemory(bytes))?;
-        Ok(Memory { memory, elements: PhantomData })
+        Ok(Workspace { memory, elements: PhantomData })
     }
 
     /// Returns the address of an element.

@@ -17,8 +17,8 @@ const SQUARE: usize = 4;
 /// Steps of a depth that are transposed for all lanes before the next: a cache line of each lane.
 const STEPS: usize = 16;
 
-/// An element of an operand.
-pub(super) trait Element: Copy {
+/// An element of an operand, which panels have in a wider type.
+pub(super) trait Widen: Copy {
     /// The type that products are computed in.
     type Wide: Copy + Default;
 
@@ -28,7 +28,7 @@ pub(super) trait Element: Copy {
 
 macro_rules! elements {
     ($($element:ty => $wide:ty, $widen:expr;)*) => { $(
-        impl Element for $element {
+        impl Widen for $element {
             type Wide = $wide;
 
             #[inline(always)]
@@ -51,7 +51,7 @@ elements! {
 pub(super) struct Direction(SmallVec<[(usize, usize); 4]>);
 
 /// Coordinates of a direction with one stride.
-struct Run {
+struct StridedRun {
     /// Offset of the first element.
     offset: usize,
     len: usize,
@@ -107,11 +107,11 @@ impl Direction {
     }
 
     /// Returns the coordinates `from..to` in runs along the innermost axis.
-    fn runs(&self, from: usize, to: usize) -> impl Iterator<Item = Run> {
+    fn runs(&self, from: usize, to: usize) -> impl Iterator<Item = StridedRun> {
         let mut at = from;
         std::iter::from_fn(move || {
             let len = self.run_len(at).min(to - at);
-            let run = Run { offset: self.offset(at), len };
+            let run = StridedRun { offset: self.offset(at), len };
             at += len;
             (len > 0).then_some(run)
         })
@@ -167,7 +167,7 @@ impl<T> Operand<T> {
 /// # Safety
 ///
 /// See `Operand::pack`. The operand has elements of type `E`.
-pub(super) unsafe fn pack<E: Element>(
+pub(super) unsafe fn pack<E: Widen>(
     operand: &Operand<E::Wide>,
     start: usize,
     (first, count): (usize, usize),
@@ -203,7 +203,7 @@ pub(super) unsafe fn pack<E: Element>(
 ///
 /// There are `steps` steps, `stride` apart, of `count` elements, and room for `steps` times `width`.
 #[inline(always)]
-unsafe fn copied<E: Element>(
+unsafe fn copied<E: Widen>(
     from: (*const E, usize),
     steps: usize,
     (out, width): (*mut E::Wide, usize),
@@ -227,7 +227,7 @@ unsafe fn copied<E: Element>(
 /// # Safety
 ///
 /// See `copied`.
-unsafe fn whole<E: Element, const WIDTH: usize>(
+unsafe fn whole<E: Widen, const WIDTH: usize>(
     (from, stride): (*const E, usize),
     steps: usize,
     out: *mut E::Wide,
@@ -246,7 +246,7 @@ unsafe fn whole<E: Element, const WIDTH: usize>(
 /// # Safety
 ///
 /// See `copied`.
-unsafe fn partial<E: Element>(
+unsafe fn partial<E: Widen>(
     (from, stride): (*const E, usize),
     steps: usize,
     (out, width): (*mut E::Wide, usize),
@@ -268,7 +268,7 @@ unsafe fn partial<E: Element>(
 ///
 /// Each lane has `steps` steps, `stride` apart, and there is room for `steps` times `width`.
 #[inline(always)]
-unsafe fn transposed<E: Element>(
+unsafe fn transposed<E: Widen>(
     (from, stride): (*const E, usize),
     offsets: &[usize],
     steps: usize,
