@@ -4,7 +4,7 @@ use super::assemble::value_name;
 use crate::fuse::Group;
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AxisId, Graph, NodeId};
-use crate::schedule::contraction::{Product, Refused, factors};
+use crate::schedule::contraction::{NoContraction, Product, factors};
 
 /// Returns the title of a product: `contraction along K: M × N`.
 pub(super) fn title(graph: &Graph, product: &Product) -> String {
@@ -39,7 +39,7 @@ pub(super) fn classes(graph: &Graph, group: &Group) -> Vec<String> {
 }
 
 /// Describes why a sum of the products of two factors is no contraction.
-fn reason(graph: &Graph, refused: &Refused, factors: [NodeId; 2]) -> String {
+fn reason(graph: &Graph, refused: &NoContraction, factors: [NodeId; 2]) -> String {
     let names = factors.map(|factor| value_name(graph, factor));
     let name = |factor: NodeId| match factors.iter().position(|&other| other == factor) {
         Some(i) if names[0] != names[1] => format!("`{}`", names[i]),
@@ -47,13 +47,13 @@ fn reason(graph: &Graph, refused: &Refused, factors: [NodeId; 2]) -> String {
         Some(_) | None => "the right factor".into(),
     };
     match refused {
-        Refused::Strict => "`strict` rounds each product".into(),
-        Refused::Integers => "its elements are integers".into(),
-        Refused::Used => "its products are used elsewhere, too".into(),
-        Refused::Unrolled => "it has so few terms that a thread adds them by itself".into(),
-        Refused::NoDim([of, other]) => format!("{} has no dim that {} lacks", name(*of), name(*other)),
-        Refused::Lacks(of, axis) => format!("{} lacks `{}`", name(*of), graph.axis(*axis).name),
-        Refused::Several => "its kernel reduces other values, too".into(),
-        Refused::Elements => "its kernel computes values that have other dims".into(),
+        NoContraction::Strict => "`strict` rounds each product".into(),
+        NoContraction::Integers => "its elements are integers".into(),
+        NoContraction::Used => "its products are used elsewhere, too".into(),
+        NoContraction::Unrolled => "it has so few terms that a thread adds them by itself".into(),
+        NoContraction::NoDim([of, other]) => format!("{} has no dim that {} lacks", name(*of), name(*other)),
+        NoContraction::Lacks(of, axis) => format!("{} lacks `{}`", name(*of), graph.axis(*axis).name),
+        NoContraction::Several => "its kernel reduces other values, too".into(),
+        NoContraction::Elements => "its kernel computes values that have other dims".into(),
     }
 }

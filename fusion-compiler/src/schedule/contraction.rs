@@ -62,7 +62,7 @@ pub(super) fn contraction(
 }
 
 /// The reason why tiles do not compute a sum of products.
-pub enum Refused {
+pub enum NoContraction {
     /// The function has `#[fuse(strict)]`.
     Strict,
     /// The sum is of integers.
@@ -101,30 +101,30 @@ impl Product {
 
     /// Returns the product of a sum, if the group consists of the product and of elements that are computed from
     /// the sum.
-    pub fn at(graph: &Graph, group: &Group, sum: NodeId) -> Result<Product, Refused> {
-        let Some((along, of)) = factors(graph, sum) else { return Err(Refused::Elements) };
+    pub fn at(graph: &Graph, group: &Group, sum: NodeId) -> Result<Product, NoContraction> {
+        let Some((along, of)) = factors(graph, sum) else { return Err(NoContraction::Elements) };
         let node = graph.node(sum);
         match node.kind {
             NodeKind::Reduce(Reduce::Dot, _) => {}
-            _ if !node.dtype.is_float() => return Err(Refused::Integers),
-            _ if graph.math == Math::Strict => return Err(Refused::Strict),
-            _ => return Err(Refused::Used),
+            _ if !node.dtype.is_float() => return Err(NoContraction::Integers),
+            _ if graph.math == Math::Strict => return Err(NoContraction::Strict),
+            _ => return Err(NoContraction::Used),
         }
         if graph.looped_axes(sum).is_empty() {
-            return Err(Refused::Unrolled);
+            return Err(NoContraction::Unrolled);
         }
         let axes = of.map(|factor| graph.node(factor).axes);
         let only = |side: usize| axes[side].minus(axes[1 - side]);
         for side in [0, 1] {
             if let Some(axis) = along.minus(axes[side]).iter().next() {
-                return Err(Refused::Lacks(of[side], axis));
+                return Err(NoContraction::Lacks(of[side], axis));
             }
             if only(side).is_empty() {
-                return Err(Refused::NoDim([of[side], of[1 - side]]));
+                return Err(NoContraction::NoDim([of[side], of[1 - side]]));
             }
         }
         if group.nodes.iter().any(|&id| id != sum && !graph.looped_axes(id).is_empty()) {
-            return Err(Refused::Several);
+            return Err(NoContraction::Several);
         }
         let of_elements = group.stores.iter().any(|store| group.is_of_elements(store));
         let is_along = |axes: AxisSet, order: &[AxisId]| axes == order.iter().copied().collect();
@@ -133,7 +133,7 @@ impl Product {
             || !is_along(node.axes, &group.order)
             || !group.unrolled.is_empty()
         {
-            return Err(Refused::Elements);
+            return Err(NoContraction::Elements);
         }
         // The columns are the innermost axes of the space.
         let inner = group.order.last().copied();
@@ -141,7 +141,7 @@ impl Product {
         let is_col = |axis: &&AxisId| only(right).contains(**axis);
         let cols = group.order.iter().rev().take_while(is_col).count();
         if cols == 0 {
-            return Err(Refused::Elements);
+            return Err(NoContraction::Elements);
         }
         let (outer, cols) = group.order.split_at(group.order.len() - cols);
         let is_row = |axis: &AxisId| only(1 - right).contains(*axis);
