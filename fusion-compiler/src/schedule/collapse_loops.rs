@@ -54,7 +54,7 @@ fn written(
     let (zero, grain) = (top.index(0), top.index(cpu::COLLAPSED_GRAIN.into()));
     let most = top.apply(Op::Min, &[cols, grain]);
     let most = top.apply(Op::Add, &[most, row]);
-    let mut lines = Lines::new(&mut body, row);
+    let mut lines = LineIndex::new(&mut body, row);
     let repeated = repeat(&mut body, &mut lines, (zero, most), !apart.is_empty());
 
     let items = Items::of(&mut body, &len, cpu::COLLAPSED_GRAIN);
@@ -99,7 +99,7 @@ fn written(
 }
 
 /// What finds the row of a line, and the element of that.
-struct Lines {
+struct LineIndex {
     /// Elements of a row, as an `i32`.
     len: Value,
     /// What they are divided by with, as an `f32`.
@@ -109,12 +109,12 @@ struct Lines {
     known: Option<[SharedId; 2]>,
 }
 
-impl Lines {
-    fn new(body: &mut Body<'_>, row: Value) -> Lines {
+impl LineIndex {
+    fn new(body: &mut Body<'_>, row: Value) -> LineIndex {
         let mut top = body.top();
         let len = top.cast(row, DType::I32);
         let (float, one) = (top.cast(len, DType::F32), top.f32(1.0));
-        Lines { len, inverse: top.apply(Op::Div, &[one, float]), known: None }
+        LineIndex { len, inverse: top.apply(Op::Div, &[one, float]), known: None }
     }
 
     /// The row and the element in it of each lane, where the first has these.
@@ -166,7 +166,7 @@ fn stage(body: &mut Body<'_>, values: &[NodeId], first: Value) -> Vec<(NodeId, S
 /// asked for, what says where each lane is.
 fn repeat(
     body: &mut Body<'_>,
-    lines: &mut Lines,
+    lines: &mut LineIndex,
     (zero, count): (Value, Value),
     says_where: bool,
 ) -> Vec<(NodeId, SharedId)> {
@@ -240,7 +240,7 @@ fn first_that(body: &Body<'_>, holds: &dyn Fn(NodeId) -> bool) -> Vec<NodeId> {
             all.insert(id);
         } else if !body.is_read(id) {
             let node = graph.node(id);
-            // What is picked from is another value than that of the element.
+            // A gather reads its operand at another element.
             let places = usize::from(matches!(node.kind, NodeKind::Gather(_)));
             open.extend(&node.args[places..]);
         }

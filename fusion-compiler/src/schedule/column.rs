@@ -113,11 +113,11 @@ struct ColumnSpace {
     rows: usize,
     dims: Vec<SpaceDim>,
     /// Where each row is a part of a longer one.
-    part: Option<Part>,
+    part: Option<RowPart>,
 }
 
 /// A part of a row: a run of the coordinates along one of its dims.
-struct Part {
+struct RowPart {
     /// The dim whose coordinate is the number of the run …
     number: usize,
     /// … and that which it is a run of …
@@ -137,8 +137,8 @@ struct InterleavedSteps {
     count: DimExpr,
 }
 
-impl Part {
-    fn new(work: &Work<'_>, partition: &Partition, dims: &[SpaceDim]) -> Part {
+impl RowPart {
+    fn new(work: &Work<'_>, partition: &Partition, dims: &[SpaceDim]) -> RowPart {
         let dim = |axis: AxisId| dims.iter().position(|dim| dim.axes.contains(&axis));
         let dim =
             |axis| dim(axis).unwrap_or_else(|| unreachable!("the axes of parts are those of the space"));
@@ -150,7 +150,7 @@ impl Part {
                 count: interleave.count.clone(),
             }
         });
-        Part {
+        RowPart {
             number: dim(partition.part),
             along: dim(partition.along()),
             len: partition.len.clone(),
@@ -172,7 +172,7 @@ impl ColumnSpace {
         let rows = dims(work.graph, work.group, &work.operands);
         let cols = cols(work.graph, work.group, &work.operands);
         let (rows, dims) = (rows.len(), [rows, cols].concat());
-        let part = partition.map(|partition| Part::new(work, partition, &dims));
+        let part = partition.map(|partition| RowPart::new(work, partition, &dims));
         ColumnSpace { rows, dims, part }
     }
 

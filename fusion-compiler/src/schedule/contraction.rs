@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::pointwise::on_cpu;
 use super::space::{dims, dims_along, stride};
-use super::split_reduction::{Over, Stage, memory};
+use super::split_reduction::{Stage, StageKind, memory};
 use super::{Config, Operand, Scheduled, Scratch, Work};
 use crate::fuse::{Group, Load, Store};
 use crate::ir::dim::DimExpr;
@@ -225,7 +225,7 @@ impl Product {
         // A stored sum is a value of its own, computed from the tile.
         let copy = Node { kind: NodeKind::Cast, args: vec![self.sum], ..sum.clone() };
         let copy = graph.push(copy);
-        let mut stage = Stage::new(Over::Elements, graph, known, (order, vec![]));
+        let mut stage = Stage::new(StageKind::Elements, graph, known, (order, vec![]));
         for (store, &buffer) in work.group.stores.iter().zip(&work.stores) {
             let node = if store.node == self.sum { copy } else { store.node };
             stage.store(Store { node, ..store.clone() }, operand(buffer));
@@ -319,7 +319,8 @@ fn stored(
         }
     };
     let known = work.loads.iter().map(|(&load, buffer)| (load, work.operands[usize::from(buffer.0)].clone()));
-    let mut stage = Stage::new(Over::Elements, work.graph.clone(), known.collect(), (order.clone(), vec![]));
+    let mut stage =
+        Stage::new(StageKind::Elements, work.graph.clone(), known.collect(), (order.clone(), vec![]));
     let made = memory(work, scratch, work.graph, name.into(), node.dtype, order.clone());
     stage.store(Store { node: id, output: None, order }, made.clone());
     stage.fill(&[]);

@@ -178,7 +178,7 @@ pub(super) struct RowLoop<'p> {
 
 /// The elements of a line that are gone through.
 #[derive(Clone, Copy)]
-enum Over {
+enum RowRegion {
     All,
     /// Those that are held …
     Staged(StagedPart),
@@ -192,7 +192,7 @@ enum Over {
 
 /// Where in a row: a counter for each of its dims that are not in the line, and the first element of a run along that.
 struct Visit {
-    over: Over,
+    region: RowRegion,
     counters: Vec<Value>,
     first: Value,
     /// What is done there.
@@ -263,7 +263,7 @@ impl RowLoop<'_> {
             vec![]
         });
         let mut stmts = vec![];
-        for visit in visits.iter_mut().filter(|visit| matches!(visit.over, Over::PeeledEdges(_))) {
+        for visit in visits.iter_mut().filter(|visit| matches!(visit.region, RowRegion::PeeledEdges(_))) {
             let (ahead, after) =
                 visit.body.drain(..).partition::<Vec<_>, _>(|stmt| matches!(stmt, Stmt::Let(..)));
             visit.body = after;
@@ -322,15 +322,15 @@ impl RowLoop<'_> {
         make: impl Fn(&Self, &mut Body<'w>, &Place) -> Vec<Values>,
     ) -> Vec<Visit> {
         if let ThreadMapping::Team { ends: Some(ends), .. } = *self.along {
-            let vectors = body.at_first(|body| self.visit(body, Over::Vectors(ends), &make));
-            return vec![vectors, self.visit(body, Over::PeeledEdges(ends), &make)];
+            let vectors = body.at_first(|body| self.visit(body, RowRegion::Vectors(ends), &make));
+            return vec![vectors, self.visit(body, RowRegion::PeeledEdges(ends), &make)];
         }
         let ThreadMapping::Team { staged: Some(part), .. } = *self.along else {
-            return vec![self.visit(body, Over::All, &make)];
+            return vec![self.visit(body, RowRegion::All, &make)];
         };
-        let staged = |body: &mut Body<'w>| self.visit(body, Over::Staged(part), &make);
+        let staged = |body: &mut Body<'w>| self.visit(body, RowRegion::Staged(part), &make);
         let rest = |body: &mut Body<'w>| {
-            body.without_staging(|body| self.visit(body, Over::UnstagedTail(part), &make))
+            body.without_staging(|body| self.visit(body, RowRegion::UnstagedTail(part), &make))
         };
         if part.len.is_some() && part.len == product(self.line()).as_const() {
             vec![staged(body)]
@@ -344,7 +344,7 @@ impl RowLoop<'_> {
     fn visit<'w>(
         &self,
         body: &mut Body<'w>,
-        over: Over,
+        region: RowRegion,
         make: &impl Fn(&Self, &mut Body<'w>, &Place) -> Vec<Values>,
     ) -> Visit {
         let counters: Vec<Value> = self.outer().iter().map(|_| body.top().declare(INDEX)).collect();
@@ -352,19 +352,20 @@ impl RowLoop<'_> {
             ThreadMapping::Vector => {
                 self.range_of_line().map_or_else(|| body.top().index(0), |range| range.start)
             }
-            ThreadMapping::Team { thread, threads, .. } => match over {
+            ThreadMapping::Team { thread, threads, .. } => match region {
                 // The last threads may have a vector less than the first.
-                Over::PeeledEdges(_) => {
+                RowRegion::PeeledEdges(_) => {
                     let last = body.top().index(i64::from(*threads) - 1);
                     body.top().apply(Op::Sub, &[last, *thread])
                 }
-                Over::All | Over::Staged(_) | Over::UnstagedTail(_) | Over::Vectors(_) => {
-                    body.top().declare(INDEX)
-                }
+                RowRegion::All
+                | RowRegion::Staged(_)
+                | RowRegion::UnstagedTail(_)
+                | RowRegion::Vectors(_) => body.top().declare(INDEX),
             },
         };
         let (mut number, mut apart, mut lanes) = (first, false, self.lanes());
-        if let Over::PeeledEdges(ends) = over {
+        if let RowRegion::PeeledEdges(ends) = region {
             (number, lanes) = (ends.number(body, first), Lanes::ONE);
             body.is_there = Some(body.inner().apply(Op::Lt, &[first, ends.count]));
         }
@@ -382,7 +383,7 @@ impl RowLoop<'_> {
         let place = Place { element: self.row, coordinates, lanes, apart, in_row: Some(number) };
         let terms = make(self, body, &place);
         body.is_there = None;
-        Visit { over, counters, first, body: body.take_inner(), terms }
+        Visit { region, counters, first, body: body.take_inner(), terms }
     }
 
     /// The loops over the dims outside of the line that are left, and what they make of `starts`.
@@ -424,16 +425,16 @@ impl RowLoop<'_> {
                 let at_once = i64::from(threads) * i64::from(lanes);
                 let len = product(self.line()).as_const().filter(|_| range.is_none());
                 let is_even = |len: &i64| len % at_once == 0;
-                let (start, end, even) = match visit.over {
-                    Over::All => (first, end, len.filter(is_even).map(|_| end)),
-                    Over::Staged(part) => (first, part.end, part.len.filter(is_even).map(|_| part.end)),
-                    Over::UnstagedTail(part) => {
+                let (start, end, even) = match visit.region {
+                    RowRegion::All => (first, end, len.filter(is_even).map(|_| end)),
+                    RowRegion::Staged(part) => (first, part.end, part.len.filter(is_even).map(|_| part.end)),
+                    RowRegion::UnstagedTail(part) => {
                         let rest = len.and_then(|len| Some(len - part.len?)).filter(is_even);
                         let start = body.top().apply(Op::Add, &[part.end, first]);
                         (start, end, rest.map(|rest| body.top().index(rest)))
                     }
-                    Over::Vectors(ends) => (first, ends.last, None),
-                    Over::PeeledEdges(ends) => {
+                    RowRegion::Vectors(ends) => (first, ends.last, None),
+                    RowRegion::PeeledEdges(ends) => {
                         let cond = body.item().apply(Op::Lt, &[visit.first, ends.count]);
                         return (vec![Stmt::If { cond, body: visit.body.clone() }], starts.to_vec());
                     }

@@ -33,15 +33,15 @@ pub(super) use rebuild::GraphCopy;
 pub(super) fn split(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> (Vec<Config>, Vec<Scratch>) {
     let (mut all, mut scratch) = (Vec::new(), Vec::new());
     for (partition, when) in partitions(work, facts, schedule) {
-        let mut split = Split { work, partition, scratch, stages: vec![] };
+        let mut split = SplitReduction { work, partition, scratch, stages: vec![] };
         let mut left = Some(split.all());
         while let Some(stage) = left {
-            left = match stage.over {
-                Over::Elements => {
+            left = match stage.kind {
+                StageKind::Elements => {
                     split.stages.push(stage);
                     None
                 }
-                Over::Parts | Over::Rows | Over::Folded => split.round(&stage),
+                StageKind::Parts | StageKind::Rows | StageKind::Folded => split.round(&stage),
             };
         }
         all.extend(configs(&split, facts, &when));
@@ -70,9 +70,9 @@ pub(super) fn before(work: &Work<'_>, facts: &TargetFacts, configs: &[Config]) -
         .count()
 }
 
-/// What a kernel of a split works on.
+/// Kinds of stages, by what their kernels work on.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Over {
+pub(super) enum StageKind {
     /// Parts, which are combined.
     Parts,
     /// What parts gave, which is combined for each row.
@@ -85,7 +85,7 @@ pub(super) enum Over {
 
 /// A kernel: a group of its own, and the memory behind it.
 pub(super) struct Stage {
-    over: Over,
+    kind: StageKind,
     graph: Graph,
     group: Group,
     pub(super) name: String,
@@ -97,7 +97,7 @@ pub(super) struct Stage {
 
 impl Stage {
     pub(super) fn new(
-        over: Over,
+        kind: StageKind,
         graph: Graph,
         known: BTreeMap<Load, Operand>,
         of_rows: (Vec<AxisId>, Vec<AxisId>),
@@ -106,7 +106,7 @@ impl Stage {
         let (nodes, loads, unrolled) = (vec![], BTreeSet::new(), AxisSet::EMPTY);
         let moved = BTreeMap::new();
         let group = Group { stores: vec![], order, cols, nodes, loads, unrolled, moved };
-        Stage { over, graph, group, name: String::new(), known, stores: vec![] }
+        Stage { kind, graph, group, name: String::new(), known, stores: vec![] }
     }
 
     pub(super) fn store(&mut self, store: Store, operand: Operand) {
@@ -175,15 +175,15 @@ struct Round<'s> {
     partials: BTreeMap<NodeId, Operand>,
 }
 
-/// A split while it is made.
-struct Split<'w> {
+/// A split reduction while it is made.
+struct SplitReduction<'w> {
     work: &'w Work<'w>,
     partition: Partition,
     scratch: Vec<Scratch>,
     stages: Vec<Stage>,
 }
 
-impl Split<'_> {
+impl SplitReduction<'_> {
     /// All that is to be done, with parts as an axis.
     fn all(&self) -> Stage {
         let Work { graph, group, operands, loads, stores, .. } = self.work;
@@ -191,7 +191,7 @@ impl Split<'_> {
         self.partition.extend(&mut graph);
         let operand = |buffer: &BufferId| operands[usize::from(buffer.0)].clone();
         Stage {
-            over: Over::Rows,
+            kind: StageKind::Rows,
             graph,
             group: (*group).clone(),
             name: String::new(),
@@ -244,7 +244,7 @@ impl Split<'_> {
         let mut known = copy.known(&stage.known);
         known.values_mut().for_each(|operand| interleave(operand, &self.partition));
         let mut made =
-            Stage::new(Over::Parts, copy.graph, known, (order.clone(), self.partition.inner.clone()));
+            Stage::new(StageKind::Parts, copy.graph, known, (order.clone(), self.partition.inner.clone()));
         for &id in &round.reduces {
             let store = Store { node: copy.map[id.0 as usize], output: None, order: order.clone() };
             made.store(store, round.partials[&id].clone());
@@ -292,7 +292,8 @@ impl Split<'_> {
         }
         let rest = self.rest(round, &copy, &known);
         let cols = if copy.graph.is_looped(along) { parts } else { vec![] };
-        let mut made = Stage::new(Over::Rows, copy.graph.clone(), known, (stage.group.order.clone(), cols));
+        let mut made =
+            Stage::new(StageKind::Rows, copy.graph.clone(), known, (stage.group.order.clone(), cols));
         for (id, partial) in partials {
             made.known.insert(Load::Stored(partial), round.partials[&id].clone());
         }
@@ -324,7 +325,7 @@ impl Split<'_> {
         of_rows: (Vec<AxisId>, Vec<AxisId>),
     ) -> Stage {
         let stage = round.stage;
-        let mut made = Stage::new(Over::Folded, copy.graph.clone(), copy.known(&stage.known), of_rows);
+        let mut made = Stage::new(StageKind::Folded, copy.graph.clone(), copy.known(&stage.known), of_rows);
         for (id, &partial) in partials {
             made.known.insert(Load::Stored(partial), round.partials[id].clone());
         }
@@ -345,7 +346,7 @@ impl Split<'_> {
         let Round { stage, reduces, .. } = round;
         let of = &stage.group;
         let of_rows = (of.order.clone(), of.cols.clone());
-        let mut rest = Stage::new(Over::Rows, copy.graph.clone(), known.clone(), of_rows);
+        let mut rest = Stage::new(StageKind::Rows, copy.graph.clone(), known.clone(), of_rows);
         for (store, operand) in of.stores.iter().zip(&stage.stores) {
             if !stage.is_ready(store, reduces) {
                 rest.store(Store { node: copy.of(store.node), ..store.clone() }, operand.clone());
@@ -362,7 +363,7 @@ impl Split<'_> {
             rest.known.insert(Load::Stored(id), operand);
         }
         if !rest.combines() {
-            rest.over = Over::Elements;
+            rest.kind = StageKind::Elements;
             // Where no row is combined all is stored of elements, in one order.
             rest.group.order = rest.group.stores[0].order.clone();
             rest.group.cols.clear();
@@ -433,7 +434,7 @@ fn word(graph: &Graph, id: NodeId) -> String {
 }
 
 /// The kernels in the ways in which parts can be gone through.
-fn configs(split: &Split<'_>, facts: &TargetFacts, when: &[Condition]) -> Vec<Config> {
+fn configs(split: &SplitReduction<'_>, facts: &TargetFacts, when: &[Condition]) -> Vec<Config> {
     let lanes: &[u8] = match facts.vector {
         Vectors::Loops(_) => &[1],
         Vectors::Lanes(lanes) => &[lanes, 1],
@@ -443,7 +444,7 @@ fn configs(split: &Split<'_>, facts: &TargetFacts, when: &[Condition]) -> Vec<Co
     let binds = if facts.rebased { binds(split, &same) } else { vec![] };
     let config = |index: IndexWidth, lanes: u8, many: &[Condition]| {
         let mut when = [when, many, &width_conditions(split.work, facts, index), &binds].concat();
-        for stage in split.stages.iter().filter(|stage| stage.over == Over::Elements) {
+        for stage in split.stages.iter().filter(|stage| stage.kind == StageKind::Elements) {
             let more = width_conditions(&stage.work(), facts, index);
             let more: Vec<Condition> =
                 more.into_iter().filter(|condition| !condition.follows(&when)).collect();
@@ -465,7 +466,7 @@ fn configs(split: &Split<'_>, facts: &TargetFacts, when: &[Condition]) -> Vec<Co
         .stages
         .iter()
         .zip(&same)
-        .filter(|(stage, _)| stage.over == Over::Rows && !stage.group.cols.is_empty());
+        .filter(|(stage, _)| stage.kind == StageKind::Rows && !stage.group.cols.is_empty());
     let many = once(of_rows.flat_map(|(_, same)| same[0].when.clone()));
     let many: &[&[Condition]] = if many.is_empty() { &[&[]] } else { &[&many, &[]] };
     let mut configs = Vec::new();
@@ -479,32 +480,32 @@ fn configs(split: &Split<'_>, facts: &TargetFacts, when: &[Condition]) -> Vec<Co
 
 /// The kernels of a stage that are the same in whichever way parts are gone through, of which a way takes the first that does.
 fn same_for_all(stage: &Stage, facts: &TargetFacts, schedule: Schedule) -> Vec<Scheduled> {
-    match stage.over {
-        Over::Parts | Over::Folded => vec![],
-        Over::Rows if !stage.group.cols.is_empty() => row::of_partials(&stage.work(), facts, schedule),
-        Over::Rows | Over::Elements => pointwise::pointwise(&stage.work(), facts),
+    match stage.kind {
+        StageKind::Parts | StageKind::Folded => vec![],
+        StageKind::Rows if !stage.group.cols.is_empty() => row::of_partials(&stage.work(), facts, schedule),
+        StageKind::Rows | StageKind::Elements => pointwise::pointwise(&stage.work(), facts),
     }
 }
 
 /// Conditions for vectors of so many lanes.
-fn aligned(split: &Split<'_>, same: &[Vec<Scheduled>], lanes: i64) -> Vec<Condition> {
+fn aligned(split: &SplitReduction<'_>, same: &[Vec<Scheduled>], lanes: i64) -> Vec<Condition> {
     let partition = &split.partition;
-    let of_stage = |(stage, same): (&Stage, &Vec<Scheduled>)| match (stage.over, partition.schedule) {
-        (Over::Parts, Schedule::Column) => {
+    let of_stage = |(stage, same): (&Stage, &Vec<Scheduled>)| match (stage.kind, partition.schedule) {
+        (StageKind::Parts, Schedule::Column) => {
             vec![Condition::Divides(column::aligned(&stage.work(), partition), lanes)]
         }
-        (Over::Elements, Schedule::Column) => {
+        (StageKind::Elements, Schedule::Column) => {
             let conditions = same.iter().flat_map(|config| config.when.clone());
             conditions
                 .filter(|condition| matches!(condition, Condition::Divides(_, by) if *by == lanes))
                 .collect()
         }
-        (Over::Parts | Over::Folded, Schedule::Row | Schedule::Pointwise) => {
+        (StageKind::Parts | StageKind::Folded, Schedule::Row | Schedule::Pointwise) => {
             vec![Condition::Divides(partition.innermost.clone(), lanes)]
         }
-        (Over::Elements, Schedule::Row | Schedule::Pointwise)
-        | (Over::Folded, Schedule::Column)
-        | (Over::Rows, _) => vec![],
+        (StageKind::Elements, Schedule::Row | Schedule::Pointwise)
+        | (StageKind::Folded, Schedule::Column)
+        | (StageKind::Rows, _) => vec![],
     };
     once(split.stages.iter().zip(same).flat_map(of_stage))
 }
@@ -529,13 +530,13 @@ fn launch(
     when: &[Condition],
 ) -> Scheduled {
     let work = stage.work();
-    let mut made = match stage.over {
-        Over::Parts => match partition.schedule {
+    let mut made = match stage.kind {
+        StageKind::Parts => match partition.schedule {
             Schedule::Column => column::parts(&work, facts, partition, (index, lanes)),
             Schedule::Row | Schedule::Pointwise => row::parts(&work, facts, partition, (index, lanes)),
         },
-        Over::Folded => row::folded(&work, facts, partition, (index, lanes)),
-        Over::Rows | Over::Elements => {
+        StageKind::Folded => row::folded(&work, facts, partition, (index, lanes)),
+        StageKind::Rows | StageKind::Elements => {
             let holds = |config: &&Scheduled| config.when.iter().all(|condition| condition.follows(when));
             let first = same.iter().find(holds);
             first.unwrap_or_else(|| unreachable!("the last config has no conditions")).clone()
@@ -555,28 +556,28 @@ fn launch(
 
 /// Whether the parts of an operand follow each other in it, as they do in all.
 fn is_line(stage: &Stage, partition: &Partition, operand: &Operand) -> bool {
-    let by_parts = match stage.over {
-        Over::Parts => stage.group.order == [partition.part],
-        Over::Folded => true,
-        Over::Rows | Over::Elements => false,
+    let by_parts = match stage.kind {
+        StageKind::Parts => stage.group.order == [partition.part],
+        StageKind::Folded => true,
+        StageKind::Rows | StageKind::Elements => false,
     };
     by_parts && !operand.moved && operand.axes == partition.inner
 }
 
 /// What must be bound for elements to be read in any order.
-fn binds(split: &Split<'_>, same: &[Vec<Scheduled>]) -> Vec<Condition> {
+fn binds(split: &SplitReduction<'_>, same: &[Vec<Scheduled>]) -> Vec<Condition> {
     let mut all: Vec<Condition> = Vec::new();
     for (stage, same) in split.stages.iter().zip(same) {
         let work = stage.work();
-        let needed: Vec<Condition> = match stage.over {
-            Over::Parts | Over::Folded => {
+        let needed: Vec<Condition> = match stage.kind {
+            StageKind::Parts | StageKind::Folded => {
                 let whole = work.operands.iter().filter(|operand| is_windowed(&work, operand));
                 let whole = whole.filter(|operand| !is_line(stage, &split.partition, operand));
                 whole.map(|operand| Condition::Binds(bytes(work.graph, operand))).collect()
             }
             // Few, and each read where it is written.
-            Over::Rows => vec![],
-            Over::Elements => {
+            StageKind::Rows => vec![],
+            StageKind::Elements => {
                 let conditions = same.iter().flat_map(|config| config.when.clone());
                 conditions.filter(|condition| matches!(condition, Condition::Binds(_))).collect()
             }

@@ -33,7 +33,7 @@ pub(super) fn on_cpu(work: &Work<'_>, facts: &TargetFacts, space: &ColumnSpace) 
     rows.push(first);
     let row = Place { element: item, coordinates: rows, lanes: Lanes::Loop, apart: false, in_row: None };
     let part = PartSteps::new(&mut body, space, &row.coordinates);
-    let mut block = Block { work, space, part, row, len, kept: BTreeSet::new(), zero };
+    let mut block = RowBlock { work, space, part, row, len, kept: BTreeSet::new(), zero };
     let (passes, elements) = (passes(work, PassCount::PerStep), stored_elements(work));
     for (number, pass) in passes.iter().enumerate() {
         let total = block.combine(&mut body, pass);
@@ -60,7 +60,7 @@ pub(super) fn on_cpu(work: &Work<'_>, facts: &TargetFacts, space: &ColumnSpace) 
 }
 
 /// Neighbouring rows that a thread of the CPU goes through together.
-struct Block<'b> {
+struct RowBlock<'b> {
     work: &'b Work<'b>,
     space: &'b ColumnSpace,
     part: Option<PartSteps>,
@@ -73,12 +73,12 @@ struct Block<'b> {
     zero: Value,
 }
 
-impl Block<'_> {
+impl RowBlock<'_> {
     /// Goes through the rows once.
-    fn combine(&mut self, body: &mut Body<'_>, pass: &Pass) -> Total {
+    fn combine(&mut self, body: &mut Body<'_>, pass: &Pass) -> RowAccumulators {
         let pass = &Pass { sums: Sums::Wide, ..pass.clone() };
         self.keep_of_rows(body, &pass.elements(self.work));
-        let total = Total::new(self.work, body, pass);
+        let total = RowAccumulators::new(self.work, body, pass);
         let start = self.start(body, &total);
         let (vars, _) = place(body, self.space, (self.row.element, &self.row.coordinates), Lanes::Loop);
         let inside = self.elements(body, (pass, &total), &vars, 1);
@@ -95,7 +95,7 @@ impl Block<'_> {
     }
 
     /// Before the first term.
-    fn start(&self, body: &mut Body<'_>, total: &Total) -> Stmt {
+    fn start(&self, body: &mut Body<'_>, total: &RowAccumulators) -> Stmt {
         let identity = |&(part, _): &(Monoid, SharedId)| {
             let identity = identity(&mut body.top(), part, Lanes::ONE);
             body.inner().splat(identity, Lanes::Loop)
@@ -109,7 +109,7 @@ impl Block<'_> {
     fn elements(
         &self,
         body: &mut Body<'_>,
-        (pass, total): (&Pass, &Total),
+        (pass, total): (&Pass, &RowAccumulators),
         vars: &[Value],
         count: i64,
     ) -> Vec<Stmt> {
@@ -143,7 +143,7 @@ impl Block<'_> {
     }
 
     /// Gives the results to the loop that stores them.
-    fn give(&self, body: &mut Body<'_>, pass: &Pass, total: &Total) {
+    fn give(&self, body: &mut Body<'_>, pass: &Pass, total: &RowAccumulators) {
         let results = self.results(body, total);
         for (id, result) in pass.made().into_iter().zip(results) {
             body.values.insert((id, vec![]), (Level::Inner, result));
@@ -151,7 +151,7 @@ impl Block<'_> {
     }
 
     /// Keeps the results for the loops after.
-    fn keep(&mut self, body: &mut Body<'_>, pass: &Pass, total: &Total) {
+    fn keep(&mut self, body: &mut Body<'_>, pass: &Pass, total: &RowAccumulators) {
         let memories = if total.accumulators.iter().all(|by| matches!(by, Accumulator::Plain(_))) {
             total.parts.iter().map(|&(_, memory)| memory).collect()
         } else {
@@ -170,7 +170,7 @@ impl Block<'_> {
         }
     }
 
-    fn results(&self, body: &mut Body<'_>, total: &Total) -> Vec<Value> {
+    fn results(&self, body: &mut Body<'_>, total: &RowAccumulators) -> Vec<Value> {
         let all = total.recall(body, self.zero);
         finished(&mut body.inner(), &total.accumulators, &all)
     }
@@ -263,15 +263,15 @@ impl Block<'_> {
 }
 
 /// What is combined so far, in memory of the thread.
-struct Total {
+struct RowAccumulators {
     accumulators: Vec<Accumulator>,
     parts: Vec<(Monoid, SharedId)>,
 }
 
-impl Total {
-    fn new(work: &Work<'_>, body: &mut Body<'_>, pass: &Pass) -> Total {
+impl RowAccumulators {
+    fn new(work: &Work<'_>, body: &mut Body<'_>, pass: &Pass) -> RowAccumulators {
         let parts = pass.parts(work).into_iter().map(|part| (part, share(body, part.1))).collect();
-        Total { accumulators: pass.accumulators(work), parts }
+        RowAccumulators { accumulators: pass.accumulators(work), parts }
     }
 
     fn recall(&self, body: &mut Body<'_>, first: Value) -> Vec<Value> {

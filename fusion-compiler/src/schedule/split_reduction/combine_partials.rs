@@ -264,7 +264,7 @@ impl Merge {
         match *self {
             Merge::FromMean { mean, sum, .. } if mean == id => {
                 let sum = copy.of(sum);
-                let mut write = Writer { graph: &mut copy.graph, span: node.span };
+                let mut write = GraphWriter { graph: &mut copy.graph, span: node.span };
                 let count = write.count(partition);
                 Some(write.mean(partition, sum, count))
             }
@@ -272,7 +272,7 @@ impl Merge {
                 if difference == id =>
             {
                 let (of, most) = (copy.of(node.args[0]), copy.of(most));
-                let mut write = Writer { graph: &mut copy.graph, span: node.span };
+                let mut write = GraphWriter { graph: &mut copy.graph, span: node.span };
                 let shift = write.finite(most);
                 Some(write.apply(Op::Sub, &[of, shift]))
             }
@@ -298,7 +298,7 @@ impl Merge {
             // Golub and LeVeque 1979): that is exact of a mean that is not rounded, and else with twice the product of both.
             Merge::FromMean { squares, distances, mean, sum, .. } => {
                 let mean = copy.of(mean);
-                let mut write = Writer { graph: &mut copy.graph, span };
+                let mut write = GraphWriter { graph: &mut copy.graph, span };
                 let count = write.count(partition);
                 let of_part = write.mean(partition, partials[&sum], count);
                 let distance = write.apply(Op::Sub, &[of_part, mean]);
@@ -330,7 +330,7 @@ impl Merge {
             // nothing to add, but NaN where it would have: −∞ − −∞.
             Merge::Exponentials { shift, most, .. } => {
                 let shift = copy.of(shift);
-                let mut write = Writer { graph: &mut copy.graph, span };
+                let mut write = GraphWriter { graph: &mut copy.graph, span };
                 let of_part = write.finite(partials[&most]);
                 let distance = write.apply(Op::Sub, &[of_part, shift]);
                 let factor = write.apply(Op::Exp, &[distance]);
@@ -344,7 +344,7 @@ impl Merge {
             // so is what the part gives.
             Merge::Distances { most, weights, .. } => {
                 let row = copy.of(most);
-                let mut write = Writer { graph: &mut copy.graph, span };
+                let mut write = GraphWriter { graph: &mut copy.graph, span };
                 let of_part = write.finite(partials[&most]);
                 let distance = write.apply(Op::Sub, &[of_part, row]);
                 let count = weights.map_or_else(|| write.count(partition), |weights| partials[&weights]);
@@ -354,7 +354,7 @@ impl Merge {
             // Of a part whose largest is not the row's nothing is found. NaN is the row's where it is a part's.
             Merge::Places { instead, most: old, .. } => {
                 let (instead, most) = (copy.of(instead), copy.of(old));
-                let mut write = Writer { graph: &mut copy.graph, span };
+                let mut write = GraphWriter { graph: &mut copy.graph, span };
                 let of_part = partials[&old];
                 let same = write.apply(Op::Eq, &[of_part, most]);
                 let nan = write.apply(Op::Ne, &[of_part, of_part]);
@@ -375,12 +375,12 @@ impl Merge {
 }
 
 /// Appends to a graph.
-struct Writer<'g> {
+struct GraphWriter<'g> {
     graph: &'g mut Graph,
     span: SpanId,
 }
 
-impl Writer<'_> {
+impl GraphWriter<'_> {
     fn apply(&mut self, op: Op, args: &[NodeId]) -> NodeId {
         self.graph.apply(op, args, self.span)
     }

@@ -9,7 +9,7 @@ use super::super::partition::into_few;
 use super::super::row;
 use super::super::space::width_conditions;
 use super::super::{Config, Operand, Scheduled, Scratch, Work};
-use super::{Over, Round, Split, Stage, binds, launch, memory, once, same_for_all, word};
+use super::{Round, SplitReduction, Stage, StageKind, binds, launch, memory, once, same_for_all, word};
 use crate::fuse::{Load, Store};
 use crate::ir::graph::NodeId;
 use crate::ir::kernel::{BufferId, Lanes};
@@ -26,7 +26,7 @@ pub(in crate::schedule) fn global_then_rows(
     let [all, rows] = at_once(work, &reduces, &mut scratch);
     let mut configs = Vec::new();
     if let Some((partition, pays)) = into_few(&all.work(), facts) {
-        let mut split = Split { work, partition, scratch, stages: vec![] };
+        let mut split = SplitReduction { work, partition, scratch, stages: vec![] };
         configs = in_parts(&mut split, facts, (reduces, &pays));
         scratch = split.scratch;
     }
@@ -49,7 +49,7 @@ fn at_once(work: &Work<'_>, reduces: &[NodeId], scratch: &mut Vec<Scratch>) -> [
     let mut known: BTreeMap<Load, Operand> =
         loads.iter().map(|(&load, &buffer)| (load, operand(buffer))).collect();
     let elements = [group.order.as_slice(), &group.cols].concat();
-    let mut all = Stage::new(Over::Rows, (*graph).clone(), known.clone(), (vec![], elements));
+    let mut all = Stage::new(StageKind::Rows, (*graph).clone(), known.clone(), (vec![], elements));
     for &node in reduces {
         let (name, dtype) = (word(graph, node), graph.node(node).dtype);
         let operand = memory(work, scratch, graph, name, dtype, vec![]);
@@ -57,7 +57,7 @@ fn at_once(work: &Work<'_>, reduces: &[NodeId], scratch: &mut Vec<Scratch>) -> [
         all.store(Store { node, output: None, order: vec![] }, operand);
     }
     let of_rows = (group.order.clone(), group.cols.clone());
-    let mut rows = Stage::new(Over::Rows, (*graph).clone(), known, of_rows);
+    let mut rows = Stage::new(StageKind::Rows, (*graph).clone(), known, of_rows);
     for (store, &buffer) in group.stores.iter().zip(&work.stores) {
         let stage = if group.is_of_none(store) { &mut all } else { &mut rows };
         stage.store(store.clone(), operand(buffer));
@@ -71,7 +71,7 @@ fn at_once(work: &Work<'_>, reduces: &[NodeId], scratch: &mut Vec<Scratch>) -> [
 
 /// The ways to run the rows after parts of all of them, where that pays.
 fn in_parts(
-    split: &mut Split<'_>,
+    split: &mut SplitReduction<'_>,
     facts: &TargetFacts,
     (reduces, pays): (Vec<NodeId>, &Condition),
 ) -> Vec<Config> {
