@@ -1,6 +1,6 @@
 //! Kernel → WGSL: one compute shader whose groups may be folded into two dimensions.
 //!
-//! Buffers accessed by four elements are arrays of `vec4`; their single elements are picked by component.
+//! Buffers accessed by four elements are arrays of `vec4`; their single elements are accessed by component.
 //! WGSL rejects constants that are not finite, so those are made from bits at run time.
 
 mod narrow;
@@ -314,7 +314,11 @@ impl Emitter<'_> {
         }
         let lanes = lanes(ty);
         for lane in 0..lanes {
-            out.line(format_args!("{} = {};", self.element(at, lane), Part { inline_values, lane, lanes }));
+            out.line(format_args!(
+                "{} = {};",
+                self.element(at, lane),
+                Component { inline_values, lane, lanes }
+            ));
         }
     }
 
@@ -443,17 +447,17 @@ fn is_finite(constant: Const) -> bool {
 }
 
 /// One of the lanes of a value.
-struct Part<'t> {
+struct Component<'t> {
     inline_values: OperandText<'t>,
     lane: u8,
     lanes: u8,
 }
 
-impl Display for Part<'_> {
+impl Display for Component<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Part { inline_values, lanes: 1, .. } => inline_values.fmt(f),
-            Part { inline_values, lane, .. } => write!(f, "{inline_values}[{lane}]"),
+            Component { inline_values, lanes: 1, .. } => inline_values.fmt(f),
+            Component { inline_values, lane, .. } => write!(f, "{inline_values}[{lane}]"),
         }
     }
 }

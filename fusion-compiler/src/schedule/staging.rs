@@ -195,7 +195,7 @@ fn passes(work: &Work<'_>, staged: &BTreeSet<NodeId>) -> BTreeMap<NodeId, BTreeS
             let combined = id != root && is_reduced(work, id);
             if !kept && !known && !combined && !work.loads.contains_key(&Load::Stored(id)) {
                 let args = &work.graph.node(id).args;
-                // What is picked from is another value than that of the element.
+                // A gather reads its operand at another element.
                 let is_gather = matches!(work.graph.node(id).kind, NodeKind::Gather(_));
                 open.extend(if is_gather && is_far(work, id) {
                     args.get(1..).unwrap_or_default()

@@ -15,14 +15,14 @@ use crate::ir::op::Op;
 /// A position as a sum of others.
 #[derive(Clone)]
 pub(super) struct AddressSum {
-    terms: SmallVec<[Term; 4]>,
+    terms: SmallVec<[AddressTerm; 4]>,
     /// Whether all in it are counts: no part is taken off, so that none is larger than the position.
     counts: bool,
 }
 
 /// A part of a position.
 #[derive(Clone, Copy)]
-struct Term {
+struct AddressTerm {
     value: Value,
     /// The innermost of the loops around that changes it: 0 for none, 1 for the outermost.
     depth: u32,
@@ -32,12 +32,12 @@ struct Term {
 
 impl AddressSum {
     fn one((depth, value): (u32, Value), counts: bool) -> AddressSum {
-        AddressSum { terms: smallvec![Term { value, depth, is_less: false }], counts }
+        AddressSum { terms: smallvec![AddressTerm { value, depth, is_less: false }], counts }
     }
 
     /// The terms, those first that inner loops leave alone, if there are such: the assembler makes addresses up to there outside of
     /// the loop, and where it unrolls that, what the loop adds is part of the instruction that reads or writes.
-    fn apart(&self) -> Option<SmallVec<[Term; 4]>> {
+    fn apart(&self) -> Option<SmallVec<[AddressTerm; 4]>> {
         let mut terms = self.terms.clone();
         terms.sort_by_key(|term| term.depth);
         (terms.first()?.depth < terms.last()?.depth).then_some(terms)
@@ -91,7 +91,7 @@ impl Emitter<'_> {
                     }
                     (Op::Sub, Some(left), Some(right)) => {
                         let taken_off =
-                            right.terms.iter().map(|term| Term { is_less: !term.is_less, ..*term });
+                            right.terms.iter().map(|term| AddressTerm { is_less: !term.is_less, ..*term });
                         AddressSum {
                             terms: left.terms.iter().copied().chain(taken_off).collect(),
                             counts: false,
@@ -389,7 +389,7 @@ impl Emitter<'_> {
         self.pairs(&parts, "0x5410")
     }
 
-    /// Bytes of one register and the next, picked and put together.
+    /// Permutes bytes of each two neighbouring registers into one register.
     fn pairs(&mut self, registers: &[Register], bytes: &str) -> Registers {
         let pair = |pair: &[Register]| {
             let both = self.register(Bank::Bits32);

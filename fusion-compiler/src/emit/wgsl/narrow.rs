@@ -4,7 +4,7 @@
 
 use std::fmt::{self, Display};
 
-use super::{Emitter, Part, is_wide, lanes};
+use super::{Component, Emitter, is_wide, lanes};
 use crate::emit::{Writer, text};
 use crate::ir::dtype::DType;
 use crate::ir::kernel::{Address, BufferId, Kernel, Stmt, Value, statements};
@@ -28,16 +28,16 @@ pub(super) fn shared_words(kernel: &Kernel) -> Vec<bool> {
 }
 
 /// How elements lie in words.
-struct Layout {
+struct WordLayout {
     /// Bits of an element.
     bits: u32,
     /// An element's number in its word is its last so many bits.
     log: u32,
 }
 
-impl Layout {
-    fn of(dtype: DType) -> Layout {
-        if dtype.size() == 1 { Layout { bits: 8, log: 2 } } else { Layout { bits: 16, log: 1 } }
+impl WordLayout {
+    fn of(dtype: DType) -> WordLayout {
+        if dtype.size() == 1 { WordLayout { bits: 8, log: 2 } } else { WordLayout { bits: 16, log: 1 } }
     }
 
     fn mask(&self) -> u32 {
@@ -108,7 +108,7 @@ impl Emitter<'_> {
             return;
         }
         for lane in 0..lanes {
-            let (bits, position) = (Part { inline_values, lane, lanes }, self.position(at, lane));
+            let (bits, position) = (Component { inline_values, lane, lanes }, self.position(at, lane));
             let (place, shift) =
                 (format!("{name}[({position}) >> {}u]", layout.log), text(layout.shift(&position)));
             out.line(format_args!("atomicAnd(&{place}, ~({:#x}u << {shift}));", layout.mask()));
@@ -124,7 +124,7 @@ impl Emitter<'_> {
         })
     }
 
-    fn layout(&self, buffer: BufferId) -> Layout {
-        Layout::of(self.kernel.buffer(buffer).dtype)
+    fn layout(&self, buffer: BufferId) -> WordLayout {
+        WordLayout::of(self.kernel.buffer(buffer).dtype)
     }
 }

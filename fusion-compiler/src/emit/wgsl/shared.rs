@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 
 use smallvec::SmallVec;
 
-use super::{Emitter, Listed, Part, Plus, TypeName, Writer, lanes, scalar};
+use super::{Component, Emitter, Listed, Plus, TypeName, Writer, lanes, scalar};
 use crate::ir::kernel::{Kernel, Lanes, SharedId, SharedLen, Stmt, Type, Value, statements};
 
 /// Elements of the vectors that memory is an array of.
@@ -41,7 +41,7 @@ impl Emitter<'_> {
         }
         for lane in 0..lanes {
             let place = self.shared(id, index, lane);
-            out.line(format_args!("{place} = {};", Part { inline_values, lane, lanes }));
+            out.line(format_args!("{place} = {};", Component { inline_values, lane, lanes }));
         }
     }
 
