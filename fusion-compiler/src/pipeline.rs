@@ -176,7 +176,7 @@ pub fn compile(graph: Graph, targets: &[Target], locate: Locate<'_>) -> Plan<Ker
     let fused = fuse::fuse_for(graph.clone(), &facts);
     let of_target = |((&target, &facts), (graph, fused))| FusedGraph { target, facts, graph, fused };
     let graphs: Vec<FusedGraph> = targets.iter().zip(&facts).zip(fused).map(of_target).collect();
-    let memory = assemble::Memory::new(&graph, graphs.iter().map(|one| &one.fused));
+    let memory = assemble::SlotAssignment::new(&graph, graphs.iter().map(|one| &one.fused));
     let make = |of| {
         let mut kernels = Vec::new();
         let program = assemble::program(&memory, of, |work| variants(work, of, &mut kernels));

@@ -6,7 +6,7 @@
 use fusion_compiler::ir::dtype::{Const, DType};
 use fusion_compiler::ir::op::{Op, Typing};
 use fusion_compiler::ops::Dialect;
-use fusion_compiler::ops::scalar::{Program, Scalar, eval_op};
+use fusion_compiler::ops::scalar::{ExpandedOp, Scalar, eval_op};
 use fusion_support::ulp::{NEAR_QUARTER_TURNS, distance};
 
 /// Returns a dialect's error bound for an operation, in units in the last place.
@@ -36,7 +36,7 @@ fn stride() -> usize {
 
 /// Returns the largest distance of a dialect from the reference, and the arguments that cause it.
 fn worst<'a>(op: Op, dialect: Dialect, points: impl Iterator<Item = Vec<f32>> + 'a) -> (u64, Vec<f32>) {
-    let program = Program::new(op, &vec![DType::F32; op.info().arity], dialect);
+    let program = ExpandedOp::new(op, &vec![DType::F32; op.info().arity], dialect);
     let mut worst = (0, vec![]);
     for point in points {
         let args: Vec<Scalar> = point.iter().map(|&x| Scalar::F32(x)).collect();
@@ -184,7 +184,7 @@ fn exponentials_of_what_the_largest_exceeds_take_infinities() {
     for (op, dialect) in
         [Op::ExpBelow, Op::ApproxExpBelow].into_iter().flat_map(|op| Dialect::ALL.map(|of| (op, of)))
     {
-        let program = Program::new(op, &[DType::F32; 2], dialect);
+        let program = ExpandedOp::new(op, &[DType::F32; 2], dialect);
         let of = |x: f32, y: f32| program.run(&[Scalar::F32(x), Scalar::F32(y)]).to_f64();
         for (x, y) in [(-inf, 1.0), (-inf, f32::MIN), (f32::MIN, f32::MAX)] {
             assert_eq!(of(x, y), 0.0, "{op:?} {dialect:?} of {x} and {y}");
@@ -208,7 +208,7 @@ fn exponentials_of_what_the_largest_exceeds_take_infinities() {
 /// point. A point fails if the result has another sign than that of Rust's standard library, or is farther
 /// from it than documented.
 fn failures_of_doubles(op: Op, points: impl Iterator<Item = Vec<f64>>) -> Option<String> {
-    let program = Program::new(op, &vec![DType::F64; op.info().arity], Dialect::Ptx);
+    let program = ExpandedOp::new(op, &vec![DType::F64; op.info().arity], Dialect::Ptx);
     let bound = match op.info().ulp.native {
         0 => 0,
         // The reference in the op table is no more accurate.

@@ -5,7 +5,7 @@
 use std::fmt;
 
 use fusion_compiler::ir::plan::{Code, Lack};
-use fusion_compiler::report::{self, Refused};
+use fusion_compiler::report::{self, BindError};
 
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -139,10 +139,10 @@ impl Report {
             };
             let (function, dim) = (self.report.name().to_owned(), dim.to_owned());
             return Err(match refused {
-                Refused::UnknownDim => {
+                BindError::UnknownDim => {
                     Error::UnknownDim { function, dim, known: self.report.dims().join(", ") }
                 }
-                Refused::TooLarge => Error::InvalidExtent { function, dim },
+                BindError::TooLarge => Error::InvalidExtent { function, dim },
             });
         }
         Ok(self)

@@ -151,7 +151,7 @@ pub(super) fn create(b: &mut Builder<'_>, env: &mut Env, extent: DimExpr, name: 
 }
 
 /// The reason why a value cannot be computed along another axis.
-pub(super) enum Refused {
+pub(super) enum AxisConflict {
     /// An operand already has the new axis.
     Taken,
     /// The old axis is the whole or a part of a split.
@@ -165,7 +165,7 @@ pub(super) fn substitute(
     root: NodeId,
     (old, new): (AxisId, AxisId),
     made: &mut BTreeMap<NodeId, NodeId>,
-) -> Result<Option<NodeId>, Refused> {
+) -> Result<Option<NodeId>, AxisConflict> {
     let (mut part, mut open) = (BTreeSet::new(), vec![root]);
     while let Some(id) = open.pop() {
         let node = b.graph.node(id);
@@ -174,7 +174,7 @@ pub(super) fn substitute(
         }
     }
     if part.iter().any(|&id| b.graph.node(id).axes.contains(new)) {
-        return Err(Refused::Taken);
+        return Err(AxisConflict::Taken);
     }
     let regrouped = b.graph.splits.iter().any(|split| split.whole == old || split.parts.contains(&old));
     let makes_it = |&id: &NodeId| {
@@ -182,7 +182,7 @@ pub(super) fn substitute(
         node.kind == NodeKind::Cast && !node.args.iter().any(|&arg| b.graph.node(arg).axes.contains(old))
     };
     if regrouped && part.iter().any(makes_it) {
-        return Err(Refused::Regrouped);
+        return Err(AxisConflict::Regrouped);
     }
     let swap = |axis: AxisId| if axis == old { new } else { axis };
     // Ascending node numbers put operands before their users.

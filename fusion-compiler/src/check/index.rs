@@ -70,7 +70,7 @@ pub(super) fn index(b: &mut Builder<'_>, env: &mut Env, at: At, kind: IndexOp, a
     if b.is_full() {
         return b.error_span(span, diag::too_many_terms());
     }
-    let mut call = Call { b, env, kind, at, span };
+    let mut call = IndexCall { b, env, kind, at, span };
     let value = match kind {
         IndexOp::At => call.at(args),
         IndexOp::Slice => call.slice(args),
@@ -83,7 +83,7 @@ pub(super) fn index(b: &mut Builder<'_>, env: &mut Env, at: At, kind: IndexOp, a
     known(value)
 }
 
-struct Call<'c, 'a> {
+struct IndexCall<'c, 'a> {
     b: &'c mut Builder<'a>,
     env: &'c mut Env,
     kind: IndexOp,
@@ -98,7 +98,7 @@ struct IndexedAxis {
     extent: DimExpr,
 }
 
-impl Call<'_, '_> {
+impl IndexCall<'_, '_> {
     fn at(&mut self, args: &[Arg]) -> Option<NodeId> {
         let [x, along, position] = self.plain(args)?;
         let x = self.operand(x, along)?;

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::axes::{Refused, create, elements, joined, new_dim, substitute};
+use super::axes::{AxisConflict, create, elements, joined, new_dim, substitute};
 use super::build::{Builder, Env, ExprValue, Form, only};
 use super::expr::single;
 use super::value::{dtype_of, known, typed};
@@ -146,7 +146,7 @@ fn adopted(b: &mut Builder<'_>, env: &mut Env, made: AxisId, value: ExprValue) -
         Some(&[known]) if b.graph.axis(known).extent == extent => {
             match substitute(b, id, (made, known), &mut BTreeMap::new()) {
                 Ok(value) => return super::value::known(value),
-                Err(Refused::Taken | Refused::Regrouped) => b.apart = b.apart.with(made),
+                Err(AxisConflict::Taken | AxisConflict::Regrouped) => b.apart = b.apart.with(made),
             }
         }
         Some(_) | None => b.apart = b.apart.with(made),

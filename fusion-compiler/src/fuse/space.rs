@@ -13,7 +13,7 @@ use crate::ir::graph::{AxisId, AxisSet, Graph, NodeId};
 use crate::target::tuning_table::{cpu, gpu};
 
 /// Axes of the rows, and axes of their elements.
-type Space = (Vec<AxisId>, Vec<AxisId>);
+type SpaceAxes = (Vec<AxisId>, Vec<AxisId>);
 
 /// Length of the longest row that no target splits, whatever the number of rows.
 const ROW_MAX: i64 = gpu::PART_ROW_MIN - 1;
@@ -22,7 +22,7 @@ const _: () = assert!(gpu::PART_ROW_MIN <= cpu::PART_ROW_MIN, "GPUs split the sh
 impl Group {
     /// Returns the space of all stores: the axes of the rows and, with reductions in loops, those of their
     /// elements. The error is the value to store so that one space remains, and the reason.
-    pub(super) fn space_of(&self, graph: &Graph) -> Result<Space, (NodeId, Reason)> {
+    pub(super) fn space_of(&self, graph: &Graph) -> Result<SpaceAxes, (NodeId, Reason)> {
         let looped = |id: &NodeId| !graph.looped_axes(*id).is_empty();
         let reduces: Vec<NodeId> = self.nodes.iter().copied().filter(looped).collect();
         let cut = |id: NodeId| (id, Reason::Rows(graph.looped_axes(id)));
@@ -45,7 +45,7 @@ impl Group {
     }
 
     /// Returns the last value that a kernel over rows with these axes cannot compute.
-    fn in_the_way(&self, graph: &Graph, reduces: &[NodeId], (rows, cols): &Space) -> Option<NodeId> {
+    fn in_the_way(&self, graph: &Graph, reduces: &[NodeId], (rows, cols): &SpaceAxes) -> Option<NodeId> {
         let in_loops: AxisSet = rows.iter().chain(cols).copied().collect();
         let (of_rows, of_cols): (AxisSet, AxisSet) =
             (rows.iter().copied().collect(), cols.iter().copied().collect());
@@ -98,7 +98,7 @@ impl Group {
 
     /// Returns the axes of the rows of a reduction, and of their elements, if every store has one value for
     /// each row or each element. Rows are contiguous, or column-major where all loads are column-major too.
-    fn rows_and_cols(&self, graph: &Graph, reduce: NodeId) -> Option<Space> {
+    fn rows_and_cols(&self, graph: &Graph, reduce: NodeId) -> Option<SpaceAxes> {
         let (rows, cols) = (graph.node(reduce).axes, graph.looped_axes(reduce));
         let in_row = |axis: &AxisId| cols.contains(*axis);
         let order = match self.stores.iter().find(|store| store.order.iter().any(in_row)) {

@@ -25,19 +25,19 @@ const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
 pub fn by_subgroups(mut kernel: Kernel) -> Kernel {
     let body = std::mem::take(&mut kernel.body);
     let Kernel { types, uniforms, shared, threads, .. } = &mut kernel;
-    kernel.body = Lowering { types, uniforms, shared, team: threads.team }.block(body);
+    kernel.body = SubgroupLowering { types, uniforms, shared, team: threads.team }.block(body);
     kernel.name.push_str("_subgroups");
     kernel
 }
 
-struct Lowering<'k> {
+struct SubgroupLowering<'k> {
     types: &'k mut Vec<Type>,
     uniforms: &'k mut Vec<Uniform>,
     shared: &'k mut Vec<Shared>,
     team: u32,
 }
 
-impl Lowering<'_> {
+impl SubgroupLowering<'_> {
     fn block(&mut self, body: Vec<Stmt>) -> Vec<Stmt> {
         let mut out = Vec::with_capacity(body.len());
         for stmt in body {

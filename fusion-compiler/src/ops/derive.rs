@@ -15,16 +15,16 @@ use std::f64::consts::{LN_2, PI};
 type Gradients = Vec<Option<NodeId>>;
 
 /// Appends nodes with the dtype and span of the operation that is differentiated.
-struct Rule<'g> {
+struct GradBuilder<'g> {
     graph: &'g mut Graph,
     dtype: DType,
     span: SpanId,
 }
 
-impl Rule<'_> {
-    fn of(graph: &mut Graph, y: NodeId) -> Rule<'_> {
+impl GradBuilder<'_> {
+    fn of(graph: &mut Graph, y: NodeId) -> GradBuilder<'_> {
         let (dtype, span) = (graph.node(y).dtype, graph.node(y).span);
-        Rule { graph, dtype, span }
+        GradBuilder { graph, dtype, span }
     }
 
     fn number(&mut self, value: f64) -> NodeId {
@@ -86,19 +86,19 @@ pub(crate) fn add(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Grad
 
 /// `d(x − y) = dx − dy`.
 pub(crate) fn sub(g: &mut Graph, _x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
-    let negative = Rule::of(g, y).neg(dy);
+    let negative = GradBuilder::of(g, y).neg(dy);
     vec![Some(dy), Some(negative)]
 }
 
 /// `d(x y) = y dx + x dy`.
 pub(crate) fn mul(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
-    let mut r = Rule::of(g, y);
+    let mut r = GradBuilder::of(g, y);
     vec![Some(r.mul(dy, x[1])), Some(r.mul(dy, x[0]))]
 }
 
 /// `d(x / y) = dx / y − (x / y) / y dy`.
 pub(crate) fn div(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
-    let mut r = Rule::of(g, y);
+    let mut r = GradBuilder::of(g, y);
     let numerator = r.div(dy, x[1]);
     let denominator = r.mul(numerator, y);
     vec![Some(numerator), Some(r.neg(denominator))]
@@ -106,7 +106,7 @@ pub(crate) fn div(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradien
 
 /// `d(x % y) = dx − trunc(x / y) dy`.
 pub(crate) fn rem(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
-    let mut r = Rule::of(g, y);
+    let mut r = GradBuilder::of(g, y);
     let quotient = r.div(x[0], x[1]);
     let quotient = r.unary(Op::Trunc, quotient);
     let divisor = r.mul(dy, quotient);
@@ -115,7 +115,7 @@ pub(crate) fn rem(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradien
 
 /// `d(x − floor(x / y) y) = dx − floor(x / y) dy`.
 pub(crate) fn remainder(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
-    let mut r = Rule::of(g, y);
+    let mut r = GradBuilder::of(g, y);
     let quotient = r.binary(Op::FloorDiv, x[0], x[1]);
     let divisor = r.mul(dy, quotient);
     vec![Some(dy), Some(r.neg(divisor))]
@@ -123,20 +123,20 @@ pub(crate) fn remainder(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> G
 
 /// `d(x y + z) = y dx + x dy + dz`.
 pub(crate) fn fma(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
-    let mut r = Rule::of(g, y);
+    let mut r = GradBuilder::of(g, y);
     vec![Some(r.mul(dy, x[1])), Some(r.mul(dy, x[0])), Some(dy)]
 }
 
 /// `d(−x) = −dx`.
 pub(crate) fn neg(g: &mut Graph, _x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
-    vec![Some(Rule::of(g, y).neg(dy))]
+    vec![Some(GradBuilder::of(g, y).neg(dy))]
 }
 
 /// `d copysign(x, y) = ±dx`, negative if the signs of `x` and `y` differ, and 0 at `x = 0`.
 ///
 /// The sign operand has no gradient.
 pub(crate) fn copysign(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
-    let mut r = Rule::of(g, y);
+    let mut r = GradBuilder::of(g, y);
     let one = r.number(1.0);
     let (from, to) = (r.unary(Op::Sign, x[0]), r.binary(Op::Copysign, one, x[1]));
     let slope = r.mul(from, to);
@@ -145,7 +145,7 @@ pub(crate) fn copysign(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gr
 
 /// `d|x| = sign x dx`, which is 0 at 0.
 pub(crate) fn abs(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
-    let mut r = Rule::of(g, y);
+    let mut r = GradBuilder::of(g, y);
     let sign = r.unary(Op::Sign, x[0]);
     vec![Some(r.mul(dy, sign))]
 }
@@ -162,14 +162,14 @@ pub(crate) fn max(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradien
 
 /// `d√x = 1 / (2√x)`.
 pub(crate) fn sqrt(g: &mut Graph, _x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
-    let mut r = Rule::of(g, y);
+    let mut r = GradBuilder::of(g, y);
     let twice = r.add(y, y);
     vec![Some(r.div(dy, twice))]
 }
 
 /// `d x^(−1/2) = −½ x^(−3/2)`.
 pub(crate) fn rsqrt(g: &mut Graph, _x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
-    let mut r = Rule::of(g, y);
+    let mut r = GradBuilder::of(g, y);
     let square = r.square(y);
     let cube = r.mul(square, y);
     let slope = r.scale(cube, -0.5);
@@ -178,7 +178,7 @@ pub(crate) fn rsqrt(g: &mut Graph, _x: &[NodeId], y: NodeId, dy: NodeId) -> Grad
 
 /// `d∛x = 1 / (3 ∛x²)`.
 pub(crate) fn cbrt(g: &mut Graph, _x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
-    let mut r = Rule::of(g, y);
+    let mut r = GradBuilder::of(g, y);
     let square = r.square(y);
     let slope = r.scale(square, 3.0);
     vec![Some(r.div(dy, slope))]
@@ -186,38 +186,38 @@ pub(crate) fn cbrt(g: &mut Graph, _x: &[NodeId], y: NodeId, dy: NodeId) -> Gradi
 
 /// `deˣ = eˣ`.
 pub(crate) fn exp(g: &mut Graph, _x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
-    vec![Some(Rule::of(g, y).mul(dy, y))]
+    vec![Some(GradBuilder::of(g, y).mul(dy, y))]
 }
 
 /// `d2ˣ = 2ˣ ln 2`.
 pub(crate) fn exp2(g: &mut Graph, _x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
-    let mut r = Rule::of(g, y);
+    let mut r = GradBuilder::of(g, y);
     let slope = r.scale(y, LN_2);
     vec![Some(r.mul(dy, slope))]
 }
 
 /// `d(eˣ − 1) = eˣ`.
 pub(crate) fn expm1(g: &mut Graph, _x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
-    let mut r = Rule::of(g, y);
+    let mut r = GradBuilder::of(g, y);
     let slope = r.add_number(y, 1.0);
     vec![Some(r.mul(dy, slope))]
 }
 
 /// `d ln x = 1 / x`.
 pub(crate) fn log(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
-    vec![Some(Rule::of(g, y).div(dy, x[0]))]
+    vec![Some(GradBuilder::of(g, y).div(dy, x[0]))]
 }
 
 /// `d log₂ x = 1 / (x ln 2)`.
 pub(crate) fn log2(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
-    let mut r = Rule::of(g, y);
+    let mut r = GradBuilder::of(g, y);
     let slope = r.scale(x[0], LN_2);
     vec![Some(r.div(dy, slope))]
 }
 
 /// `d ln(1 + x) = 1 / (1 + x)`.
 pub(crate) fn log1p(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
-    let mut r = Rule::of(g, y);
+    let mut r = GradBuilder::of(g, y);
     let slope = r.add_number(x[0], 1.0);
     vec![Some(r.div(dy, slope))]
 }
@@ -226,7 +226,7 @@ pub(crate) fn log1p(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradi
 ///
 /// The gradient of `x` is 0 if `e = 0`. The gradient of `e` is 0 if `x = 0` and `e ≥ 0`.
 pub(crate) fn pow(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
-    let mut r = Rule::of(g, y);
+    let mut r = GradBuilder::of(g, y);
     let (base, exponent, zero) = (x[0], x[1], r.number(0.0));
     let lower = r.add_number(exponent, -1.0);
     let power = r.binary(Op::Pow, base, lower);
@@ -246,14 +246,14 @@ pub(crate) fn pow(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradien
 
 /// `d sin x = cos x`.
 pub(crate) fn sin(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
-    let mut r = Rule::of(g, y);
+    let mut r = GradBuilder::of(g, y);
     let slope = r.unary(Op::Cos, x[0]);
     vec![Some(r.mul(dy, slope))]
 }
 
 /// `d cos x = −sin x`.
 pub(crate) fn cos(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
-    let mut r = Rule::of(g, y);
+    let mut r = GradBuilder::of(g, y);
     let sin = r.unary(Op::Sin, x[0]);
     let slope = r.neg(sin);
     vec![Some(r.mul(dy, slope))]
@@ -261,7 +261,7 @@ pub(crate) fn cos(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradien
 
 /// `d tan x = 1 + tan² x`.
 pub(crate) fn tan(g: &mut Graph, _x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
-    let mut r = Rule::of(g, y);
+    let mut r = GradBuilder::of(g, y);
     let square = r.square(y);
     let slope = r.add_number(square, 1.0);
     vec![Some(r.mul(dy, slope))]
@@ -269,14 +269,14 @@ pub(crate) fn tan(g: &mut Graph, _x: &[NodeId], y: NodeId, dy: NodeId) -> Gradie
 
 /// `d asin x = 1 / √(1 − x²)`.
 pub(crate) fn asin(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
-    let mut r = Rule::of(g, y);
+    let mut r = GradBuilder::of(g, y);
     let slope = inverse_leg(&mut r, x[0]);
     vec![Some(r.mul(dy, slope))]
 }
 
 /// `d acos x = −1 / √(1 − x²)`.
 pub(crate) fn acos(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
-    let mut r = Rule::of(g, y);
+    let mut r = GradBuilder::of(g, y);
     let slope = inverse_leg(&mut r, x[0]);
     let slope = r.neg(slope);
     vec![Some(r.mul(dy, slope))]
@@ -284,7 +284,7 @@ pub(crate) fn acos(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradie
 
 /// `d atan x = 1 / (1 + x²)`.
 pub(crate) fn atan(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
-    let mut r = Rule::of(g, y);
+    let mut r = GradBuilder::of(g, y);
     let square = r.square(x[0]);
     let slope = r.add_number(square, 1.0);
     vec![Some(r.div(dy, slope))]
@@ -292,7 +292,7 @@ pub(crate) fn atan(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradie
 
 /// `d atan2(v, u) = (u dv − v du) / (u² + v²)`.
 pub(crate) fn atan2(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
-    let mut r = Rule::of(g, y);
+    let mut r = GradBuilder::of(g, y);
     let (v, u) = (x[0], x[1]);
     let (v_square, u_square) = (r.square(v), r.square(u));
     let square = r.add(v_square, u_square);
@@ -303,21 +303,21 @@ pub(crate) fn atan2(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradi
 
 /// `d sinh x = cosh x`.
 pub(crate) fn sinh(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
-    let mut r = Rule::of(g, y);
+    let mut r = GradBuilder::of(g, y);
     let slope = r.unary(Op::Cosh, x[0]);
     vec![Some(r.mul(dy, slope))]
 }
 
 /// `d cosh x = sinh x`.
 pub(crate) fn cosh(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
-    let mut r = Rule::of(g, y);
+    let mut r = GradBuilder::of(g, y);
     let slope = r.unary(Op::Sinh, x[0]);
     vec![Some(r.mul(dy, slope))]
 }
 
 /// `d tanh x = 1 − tanh² x`.
 pub(crate) fn tanh(g: &mut Graph, _x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
-    let mut r = Rule::of(g, y);
+    let mut r = GradBuilder::of(g, y);
     let square = r.square(y);
     let slope = r.one_minus(square);
     vec![Some(r.mul(dy, slope))]
@@ -325,21 +325,21 @@ pub(crate) fn tanh(g: &mut Graph, _x: &[NodeId], y: NodeId, dy: NodeId) -> Gradi
 
 /// `d erf x = 2/√π exp(−x²)`.
 pub(crate) fn erf(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
-    let mut r = Rule::of(g, y);
+    let mut r = GradBuilder::of(g, y);
     let slope = bell(&mut r, x[0], 2.0 / PI.sqrt());
     vec![Some(r.mul(dy, slope))]
 }
 
 /// `d (1 − erf x) = −2/√π exp(−x²)`.
 pub(crate) fn erfc(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
-    let mut r = Rule::of(g, y);
+    let mut r = GradBuilder::of(g, y);
     let slope = bell(&mut r, x[0], -2.0 / PI.sqrt());
     vec![Some(r.mul(dy, slope))]
 }
 
 /// Passes the gradient to the operand that is selected. The condition has no gradient.
 pub(crate) fn select(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
-    let mut r = Rule::of(g, y);
+    let mut r = GradBuilder::of(g, y);
     let zero = r.number(0.0);
     vec![None, Some(r.select(x[0], dy, zero)), Some(r.select(x[0], zero, dy))]
 }
@@ -348,7 +348,7 @@ pub(crate) fn select(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Grad
 ///
 /// No comparison with NaN is true, so both operands then get the whole gradient.
 fn to_the_chosen(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId, beats: Op) -> Gradients {
-    let mut r = Rule::of(g, y);
+    let mut r = GradBuilder::of(g, y);
     let (first, second) = (r.binary(beats, x[0], x[1]), r.binary(beats, x[1], x[0]));
     let (zero, half, tie) = (r.number(0.0), r.scale(dy, 0.5), r.binary(Op::Eq, x[0], x[1]));
     let mut share = |lost| {
@@ -359,14 +359,14 @@ fn to_the_chosen(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId, beats: Op) 
 }
 
 /// Returns `1 / √(1 − x²)`. The form `(1 − x)(1 + x)` avoids cancellation near 1.
-fn inverse_leg(r: &mut Rule<'_>, x: NodeId) -> NodeId {
+fn inverse_leg(r: &mut GradBuilder<'_>, x: NodeId) -> NodeId {
     let (below, above) = (r.one_minus(x), r.add_number(x, 1.0));
     let square = r.mul(below, above);
     r.unary(Op::Rsqrt, square)
 }
 
 /// Returns `height · exp(−x²)`.
-fn bell(r: &mut Rule<'_>, x: NodeId, height: f64) -> NodeId {
+fn bell(r: &mut GradBuilder<'_>, x: NodeId, height: f64) -> NodeId {
     let square = r.square(x);
     let exponent = r.neg(square);
     let bell = r.unary(Op::Exp, exponent);

@@ -141,17 +141,17 @@ impl Scalar {
 /// Panics if the operands do not fit the operation.
 pub fn eval_op(op: Op, args: &[Scalar], dialect: Dialect) -> Scalar {
     let dtypes: Vec<DType> = args.iter().map(|arg| arg.dtype()).collect();
-    Program::new(op, &dtypes, dialect).run(args)
+    ExpandedOp::new(op, &dtypes, dialect).run(args)
 }
 
 /// An operation expanded to native operations of a dialect, for fixed operand types.
-pub struct Program {
-    steps: Vec<Step>,
+pub struct ExpandedOp {
+    steps: Vec<Instruction>,
     result: usize,
 }
 
 /// A step that defines the next value. Values are numbered consecutively, operands first.
-enum Step {
+enum Instruction {
     Const(Scalar),
     Native { op: Op, args: [usize; 3], dtype: DType },
     Cast(usize, DType),
@@ -159,16 +159,16 @@ enum Step {
     Copy(usize),
 }
 
-impl Program {
+impl ExpandedOp {
     /// Expands `op` for operands of these types, like `legalize` does for the dialect.
     ///
     /// # Panics
     /// Panics if the operand types do not fit the operation.
-    pub fn new(op: Op, dtypes: &[DType], dialect: Dialect) -> Program {
+    pub fn new(op: Op, dtypes: &[DType], dialect: Dialect) -> ExpandedOp {
         let mut steps = Vec::new();
         let args: Vec<usize> = (0..dtypes.len()).collect();
         let result = expand(&mut steps, op, &args, dtypes, dialect, dtypes.len());
-        Program { steps, result }
+        ExpandedOp { steps, result }
     }
 
     /// Evaluates the program for these operands.
@@ -177,11 +177,11 @@ impl Program {
         values.extend_from_slice(args);
         for step in &self.steps {
             let value = match *step {
-                Step::Const(value) => value,
-                Step::Native { op, args, dtype } => native(op, args, dtype, &values),
-                Step::Cast(value, dtype) => values[value].cast(dtype),
-                Step::Bitcast(value, dtype) => values[value].bitcast(dtype),
-                Step::Copy(value) => values[value],
+                Instruction::Const(value) => value,
+                Instruction::Native { op, args, dtype } => native(op, args, dtype, &values),
+                Instruction::Cast(value, dtype) => values[value].cast(dtype),
+                Instruction::Bitcast(value, dtype) => values[value].bitcast(dtype),
+                Instruction::Copy(value) => values[value],
             };
             values.push(value);
         }
@@ -191,7 +191,7 @@ impl Program {
 
 /// Appends the steps of `op` applied to the values `args` and returns the number of the result.
 fn expand(
-    steps: &mut Vec<Step>,
+    steps: &mut Vec<Instruction>,
     op: Op,
     args: &[usize],
     dtypes: &[DType],
@@ -203,7 +203,7 @@ fn expand(
             let mut numbers = [0; 3];
             numbers[..args.len()].copy_from_slice(args);
             let dtype = op.info().typing.result(dtypes);
-            push(steps, Step::Native { op, args: numbers, dtype }, operands)
+            push(steps, Instruction::Native { op, args: numbers, dtype }, operands)
         }
         Lower::Expand(rule) => {
             let mut types: Vec<Type> =
@@ -227,7 +227,7 @@ fn expand(
 }
 
 fn inline(
-    steps: &mut Vec<Step>,
+    steps: &mut Vec<Instruction>,
     expr: &Expr,
     value: Value,
     types: &[Type],
@@ -243,12 +243,12 @@ fn inline(
             let args: Vec<usize> = args.iter().map(|&arg| number(arg)).collect();
             return expand(steps, *op, &args, &dtypes, dialect, operands);
         }
-        Expr::Const(value) => Step::Const(Scalar::new(dtype, *value)),
-        Expr::Cast(value) => Step::Cast(number(*value), dtype),
-        Expr::Bitcast(value) => Step::Bitcast(number(*value), dtype),
-        Expr::Splat(value) => Step::Copy(number(*value)),
+        Expr::Const(value) => Instruction::Const(Scalar::new(dtype, *value)),
+        Expr::Cast(value) => Instruction::Cast(number(*value), dtype),
+        Expr::Bitcast(value) => Instruction::Bitcast(number(*value), dtype),
+        Expr::Splat(value) => Instruction::Copy(number(*value)),
         // The only uniform in expansions is the zero that `expand::float::opaque` adds.
-        Expr::Uniform(_) => Step::Const(Scalar::new(dtype, Const::Int(0))),
+        Expr::Uniform(_) => Instruction::Const(Scalar::new(dtype, Const::Int(0))),
         Expr::Pack(_)
         | Expr::Lane(..)
         | Expr::Load { .. }
@@ -260,7 +260,7 @@ fn inline(
     push(steps, step, operands)
 }
 
-fn push(steps: &mut Vec<Step>, step: Step, operands: usize) -> usize {
+fn push(steps: &mut Vec<Instruction>, step: Instruction, operands: usize) -> usize {
     steps.push(step);
     operands + steps.len() - 1
 }

@@ -18,16 +18,16 @@ use crate::ir::plan::{
 use crate::schedule::{Operand, Scratch, Work};
 
 /// Memory slots of all stored values.
-pub struct Memory<'g> {
+pub struct SlotAssignment<'g> {
     graph: &'g Graph,
     /// Number of the output tensor, by position in the graph's outputs. In-place outputs without a tensor of
     /// their own have none.
     outputs: Vec<Option<u16>>,
 }
 
-impl<'g> Memory<'g> {
+impl<'g> SlotAssignment<'g> {
     /// Decides which parameters are overwritten in place, for all targets together.
-    pub fn new<'f>(graph: &'g Graph, fused: impl IntoIterator<Item = &'f Grouping>) -> Memory<'g> {
+    pub fn new<'f>(graph: &'g Graph, fused: impl IntoIterator<Item = &'f Grouping>) -> SlotAssignment<'g> {
         let double_buffered: BTreeSet<ParamId> =
             fused.into_iter().flat_map(|fused| fused.double_buffered.clone()).collect();
         let mut made = 0;
@@ -39,7 +39,7 @@ impl<'g> Memory<'g> {
                 made - 1
             })
         });
-        Memory { outputs: outputs.collect(), graph }
+        SlotAssignment { outputs: outputs.collect(), graph }
     }
 
     fn output(&self, i: usize) -> Slot {
@@ -123,7 +123,7 @@ pub fn dims(graph: &Graph, axes: &[AxisId]) -> Vec<Dim> {
 
 /// Builds the program of a target. `compile` returns the variants of a group.
 pub fn program<C: Clone>(
-    memory: &Memory<'_>,
+    memory: &SlotAssignment<'_>,
     of: &FusedGraph,
     mut compile: impl FnMut(&Work<'_>) -> (Vec<Variant<C>>, Vec<Scratch>),
 ) -> Program<C> {
@@ -174,7 +174,7 @@ fn temporary(graph: &Graph, fused: &Grouping, writer: usize, store: &Store) -> T
 }
 
 fn work<'g>(
-    memory: &Memory<'_>,
+    memory: &SlotAssignment<'_>,
     (graph, group): (&'g Graph, &'g Group),
     name: &'g str,
     slots: &BTreeMap<NodeId, (Slot, Vec<AxisId>)>,

@@ -51,7 +51,7 @@ struct Section<'r> {
 
 /// Reason why a dim is not given an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum BindError {
     /// The function does not have the dim.
     UnknownDim,
     /// The extent takes more than 63 bits.
@@ -196,9 +196,9 @@ impl Report {
     ///
     /// # Errors
     /// If the function does not have the dim, or the extent takes more than 63 bits.
-    pub fn bind(&mut self, dim: &str, extent: usize) -> Result<(), Refused> {
-        let symbol = self.symbols.iter().position(|symbol| symbol == dim).ok_or(Refused::UnknownDim)?;
-        self.extents[symbol] = Some(i64::try_from(extent).map_err(|_| Refused::TooLarge)?);
+    pub fn bind(&mut self, dim: &str, extent: usize) -> Result<(), BindError> {
+        let symbol = self.symbols.iter().position(|symbol| symbol == dim).ok_or(BindError::UnknownDim)?;
+        self.extents[symbol] = Some(i64::try_from(extent).map_err(|_| BindError::TooLarge)?);
         Ok(())
     }
 

@@ -215,8 +215,8 @@ fn kernels_without_operations_or_operands() {
 #[test]
 fn dims_that_are_not_there_are_refused() {
     let mut report = Report::new(&gate());
-    assert_eq!(report.bind("M", 1), Err(Refused::UnknownDim));
-    assert_eq!(report.bind("N", usize::MAX), Err(Refused::TooLarge));
+    assert_eq!(report.bind("M", 1), Err(BindError::UnknownDim));
+    assert_eq!(report.bind("N", usize::MAX), Err(BindError::TooLarge));
 }
 
 #[test]

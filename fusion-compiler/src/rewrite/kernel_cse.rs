@@ -15,13 +15,13 @@ pub fn kernel_cse(mut kernel: Kernel) -> Kernel {
     let count = kernel.types.len();
     let known = FxHashMap::with_capacity_and_hasher(count, FxBuildHasher);
     let renamed = (0..count).map(|i| Value(i as u32)).collect();
-    let mut scope =
-        Scope { types: &kernel.types, known, renamed, splat: FxHashMap::default(), is_open: vec![] };
-    kernel.body = scope.block(std::mem::take(&mut kernel.body));
+    let mut available =
+        AvailableExprs { types: &kernel.types, known, renamed, splat: FxHashMap::default(), is_open: vec![] };
+    kernel.body = available.block(std::mem::take(&mut kernel.body));
     kernel
 }
 
-struct Scope<'k> {
+struct AvailableExprs<'k> {
     types: &'k [Type],
     /// First value of each expression, with the number of its block.
     known: FxHashMap<(Type, Expr), (Value, usize)>,
@@ -33,7 +33,7 @@ struct Scope<'k> {
     is_open: Vec<bool>,
 }
 
-impl Scope<'_> {
+impl AvailableExprs<'_> {
     fn block(&mut self, body: Vec<Stmt>) -> Vec<Stmt> {
         let number = self.is_open.len();
         self.is_open.push(true);

@@ -23,7 +23,7 @@ pub fn max_num(mut graph: Graph) -> Graph {
 
 /// Facts about a value in a row with a NaN element.
 #[derive(Clone, Copy, Default)]
-struct Known {
+struct NanFacts {
     /// True if the value depends on the maximum, and may change if the maximum ignores NaN.
     differs: bool,
     /// True if the value is NaN at the position of the NaN element. The value then has all dims of the row.
@@ -36,9 +36,9 @@ struct Known {
 /// a value that is NaN at the element is NaN.
 fn shows_anyway(graph: &Graph, largest: NodeId, axes: AxisSet) -> bool {
     let x = graph.node(largest).args[0];
-    let mut all: Vec<Known> = Vec::with_capacity(graph.nodes.len());
+    let mut all: Vec<NanFacts> = Vec::with_capacity(graph.nodes.len());
     for (id, node) in graph.iter() {
-        let any = |test: fn(&Known) -> bool| node.args.iter().any(|arg| test(&all[arg.0 as usize]));
+        let any = |test: fn(&NanFacts) -> bool| node.args.iter().any(|arg| test(&all[arg.0 as usize]));
         let differs = id == largest || any(|arg| arg.differs);
         let (of_element, of_nan) = (any(|arg| arg.has_element), any(|arg| arg.is_nan));
         let known = if let NodeKind::Reduce(reduce, along) = node.kind
@@ -46,18 +46,18 @@ fn shows_anyway(graph: &Graph, largest: NodeId, axes: AxisSet) -> bool {
             && reduce != Reduce::MaxNum
         {
             let is_nan = of_element && along.contains_all(axes);
-            Known { differs: differs && !is_nan, has_element: false, is_nan }
+            NanFacts { differs: differs && !is_nan, has_element: false, is_nan }
         } else if passes_nan(node) {
-            Known { differs: differs && !of_nan, has_element: of_element, is_nan: of_nan }
+            NanFacts { differs: differs && !of_nan, has_element: of_element, is_nan: of_nan }
         } else {
-            Known { differs, ..Known::default() }
+            NanFacts { differs, ..NanFacts::default() }
         };
         // Reductions and gathers may combine several rows, or read another row. The analysis ends at such a
         // node.
         if known.differs && id != largest && matches!(node.kind, NodeKind::Reduce(..) | NodeKind::Gather(_)) {
             return false;
         }
-        all.push(Known { has_element: known.has_element || id == x, ..known });
+        all.push(NanFacts { has_element: known.has_element || id == x, ..known });
     }
     graph.outputs.iter().all(|output| !all[output.node.0 as usize].differs)
 }

@@ -26,10 +26,10 @@ pub fn simplify(graph: Graph) -> Graph {
 }
 
 fn simplified(graph: &mut Graph, node: Node) -> NodeId {
-    match step(graph, &node) {
-        Step::Keep => graph.push(node),
-        Step::Become(id) => id,
-        Step::Replace(kind, args) => graph.push(Node { kind, args, ..node }),
+    match rewritten(graph, &node) {
+        Rewrite::Keep => graph.push(node),
+        Rewrite::Become(id) => id,
+        Rewrite::Replace(kind, args) => graph.push(Node { kind, args, ..node }),
     }
 }
 
@@ -42,13 +42,13 @@ fn before_broadcast(graph: &Graph, id: NodeId) -> NodeId {
     }
 }
 
-enum Step {
+enum Rewrite {
     Keep,
     Become(NodeId),
     Replace(NodeKind, Vec<NodeId>),
 }
 
-fn step(graph: &Graph, node: &Node) -> Step {
+fn rewritten(graph: &Graph, node: &Node) -> Rewrite {
     match node.kind {
         NodeKind::Apply(op) => apply(graph, node, op),
         NodeKind::Cast => cast(graph, node),
@@ -58,11 +58,11 @@ fn step(graph: &Graph, node: &Node) -> Step {
         | NodeKind::Coord(_)
         | NodeKind::Extent(_)
         | NodeKind::Reduce(..)
-        | NodeKind::Gather(..) => Step::Keep,
+        | NodeKind::Gather(..) => Rewrite::Keep,
     }
 }
 
-fn cast(graph: &Graph, node: &Node) -> Step {
+fn cast(graph: &Graph, node: &Node) -> Rewrite {
     let arg = graph.node(node.args[0]);
     match arg.kind {
         NodeKind::Literal(value) if node.axes.is_empty() => {
@@ -71,11 +71,11 @@ fn cast(graph: &Graph, node: &Node) -> Step {
                 DType::F16 | DType::BF16 => Const::Float(round(node.dtype, value.to_f64())),
                 dtype => narrowed(dtype, value.cast(dtype.computed()).to_const()),
             };
-            Step::Replace(NodeKind::Literal(value), vec![])
+            Rewrite::Replace(NodeKind::Literal(value), vec![])
         }
         // A cast that also broadcasts to more axes stays.
-        _ if arg.dtype == node.dtype && arg.axes == node.axes => Step::Become(node.args[0]),
-        _ => Step::Keep,
+        _ if arg.dtype == node.dtype && arg.axes == node.axes => Rewrite::Become(node.args[0]),
+        _ => Rewrite::Keep,
     }
 }
 
@@ -87,17 +87,17 @@ fn narrowed(dtype: DType, value: Const) -> Const {
     }
 }
 
-fn apply(graph: &Graph, node: &Node, op: Op) -> Step {
+fn apply(graph: &Graph, node: &Node, op: Op) -> Rewrite {
     let scalar = |&arg: &NodeId| Some(Scalar::new(graph.node(arg).dtype, literal(graph, arg)?));
     if let Some(scalars) = node.args.iter().map(scalar).collect::<Option<Vec<Scalar>>>() {
         // The CPU's own arithmetic folds constants, so that folding changes no result.
         let value = eval_op(op, &scalars, Dialect::Cpu).to_const();
-        return Step::Replace(NodeKind::Literal(value), vec![]);
+        return Rewrite::Replace(NodeKind::Literal(value), vec![]);
     }
     identity(graph, node, op)
 }
 
-fn identity(graph: &Graph, node: &Node, op: Op) -> Step {
+fn identity(graph: &Graph, node: &Node, op: Op) -> Rewrite {
     let arg = |i: usize| node.args[i];
     let is = |i: usize, value: f64| match literal(graph, arg(i)) {
         Some(Const::Float(x)) => x == value,
@@ -106,27 +106,27 @@ fn identity(graph: &Graph, node: &Node, op: Op) -> Step {
     };
     let same_axes = |i: usize| graph.node(arg(i)).axes == node.axes;
     match op {
-        Op::Mul if is(1, 1.0) && same_axes(0) => Step::Become(arg(0)),
-        Op::Mul if is(0, 1.0) && same_axes(1) => Step::Become(arg(1)),
-        Op::Div if is(1, 1.0) && same_axes(0) => Step::Become(arg(0)),
-        Op::Pow if is(1, 2.0) => Step::Replace(NodeKind::Apply(Op::Mul), vec![arg(0), arg(0)]),
-        Op::Pow if is(1, 1.0) && same_axes(0) => Step::Become(arg(0)),
+        Op::Mul if is(1, 1.0) && same_axes(0) => Rewrite::Become(arg(0)),
+        Op::Mul if is(0, 1.0) && same_axes(1) => Rewrite::Become(arg(1)),
+        Op::Div if is(1, 1.0) && same_axes(0) => Rewrite::Become(arg(0)),
+        Op::Pow if is(1, 2.0) => Rewrite::Replace(NodeKind::Apply(Op::Mul), vec![arg(0), arg(0)]),
+        Op::Pow if is(1, 1.0) && same_axes(0) => Rewrite::Become(arg(0)),
         Op::Neg => inverse(graph, node, Op::Neg),
         Op::Not => inverse(graph, node, Op::Not),
         Op::Select => match literal(graph, arg(0)) {
             Some(Const::Bool(c)) if same_axes(if c { 1 } else { 2 }) => {
-                Step::Become(arg(if c { 1 } else { 2 }))
+                Rewrite::Become(arg(if c { 1 } else { 2 }))
             }
-            Some(Const::Bool(_) | Const::Int(_) | Const::Float(_)) | None => Step::Keep,
+            Some(Const::Bool(_) | Const::Int(_) | Const::Float(_)) | None => Rewrite::Keep,
         },
-        _ => Step::Keep,
+        _ => Rewrite::Keep,
     }
 }
 
 /// Removes two applications of an involution.
-fn inverse(graph: &Graph, node: &Node, op: Op) -> Step {
+fn inverse(graph: &Graph, node: &Node, op: Op) -> Rewrite {
     let inner = graph.node(node.args[0]);
-    if inner.kind == NodeKind::Apply(op) { Step::Become(inner.args[0]) } else { Step::Keep }
+    if inner.kind == NodeKind::Apply(op) { Rewrite::Become(inner.args[0]) } else { Rewrite::Keep }
 }
 
 fn literal(graph: &Graph, id: NodeId) -> Option<Const> {

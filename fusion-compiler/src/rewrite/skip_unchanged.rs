@@ -21,8 +21,8 @@ pub fn skip_unchanged(mut kernel: Kernel) -> Kernel {
     let Some(begin) = begin.filter(|_| is_kept) else { return kernel };
     let before = kernel.body[..begin].iter().flat_map(Stmt::made);
     let before = before.filter(|&value| kernel.ty(value) == Type { dtype: DType::Bool, lanes: Lanes::ONE });
-    let conds = before.flat_map(|value| [true, false].map(|changes| Condition { value, changes }));
-    let conds: Vec<Condition> = conds.collect();
+    let conds = before.flat_map(|value| [true, false].map(|changes| Predicate { value, changes }));
+    let conds: Vec<Predicate> = conds.collect();
     if conds.is_empty() {
         return kernel;
     }
@@ -45,7 +45,7 @@ pub fn skip_unchanged(mut kernel: Kernel) -> Kernel {
 
 /// Condition under which memory changes: a `bool` value, and the truth of that value.
 #[derive(Clone, Copy)]
-struct Condition {
+struct Predicate {
     value: Value,
     changes: bool,
 }
@@ -73,14 +73,14 @@ impl Definitions {
     }
 
     /// Returns true if no store changes memory unless the condition is true.
-    fn is_skipped(&self, kernel: &Kernel, cond: Condition) -> bool {
+    fn is_skipped(&self, kernel: &Kernel, cond: Predicate) -> bool {
         let stays = |&(at, value): &(Address, Value)| self.place(kernel, cond, at, value).is_some();
         !self.stores.is_empty() && self.stores.iter().all(stays)
     }
 
     /// Returns the index that a stored value was loaded from, if the store writes back the loaded value
     /// unless the condition is true.
-    fn place(&self, kernel: &Kernel, cond: Condition, at: Address, value: Value) -> Option<Value> {
+    fn place(&self, kernel: &Kernel, cond: Predicate, at: Address, value: Value) -> Option<Value> {
         let expr = self.exprs.get(&self.otherwise(cond, value))?;
         if let Expr::Load(read) = expr {
             let is_there =
@@ -96,17 +96,17 @@ impl Definitions {
     }
 
     /// Returns a value as it is where the condition is false.
-    fn otherwise(&self, cond: Condition, value: Value) -> Value {
+    fn otherwise(&self, cond: Predicate, value: Value) -> Value {
         self.choice(cond, value).map_or(value, |[_, otherwise]| self.otherwise(cond, otherwise))
     }
 
     /// Returns a value as it is where the condition is true.
-    fn chosen(&self, cond: Condition, value: Value) -> Value {
+    fn chosen(&self, cond: Predicate, value: Value) -> Value {
         self.choice(cond, value).map_or(value, |[chosen, _]| self.chosen(cond, chosen))
     }
 
     /// Returns the two operands of a select by the condition: the one where it is true, then the other.
-    fn choice(&self, cond: Condition, value: Value) -> Option<[Value; 2]> {
+    fn choice(&self, cond: Predicate, value: Value) -> Option<[Value; 2]> {
         let Expr::Apply(Op::Select, args) = self.exprs.get(&value)? else { return None };
         let is_it = args[0] == cond.value || self.exprs.get(&args[0]) == Some(&Expr::Splat(cond.value));
         is_it.then_some(if cond.changes { [args[1], args[2]] } else { [args[2], args[1]] })
@@ -126,7 +126,7 @@ impl Definitions {
     }
 
     /// Replaces selects by the operand that they take where the condition is true.
-    fn choose(&self, kernel: &Kernel, stmt: &mut Stmt, cond: Condition) {
+    fn choose(&self, kernel: &Kernel, stmt: &mut Stmt, cond: Predicate) {
         if let Stmt::Store(at, value) = stmt {
             // The index of the load is available as early as the loaded value.
             at.index = self.place(kernel, cond, *at, *value).unwrap_or(at.index);

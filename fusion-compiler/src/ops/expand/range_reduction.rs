@@ -28,7 +28,7 @@ const UNIT: f32 = std::f32::consts::FRAC_PI_2 / 33_554_432.0;
 const UNIT_LOW: f32 = -4.371139e-8 / 33_554_432.0;
 
 /// A reduced angle `r + low` of at most 1, and the number of quarter turns that were subtracted.
-pub(super) struct Turn<'b> {
+pub(super) struct ReducedAngle<'b> {
     /// Number of quarter turns modulo 4, in the highest two bits of a `u32`. The other bits are arbitrary.
     pub(super) quarters: Term<'b>,
     pub(super) r: Term<'b>,
@@ -36,7 +36,7 @@ pub(super) struct Turn<'b> {
 }
 
 /// Subtracts quarter turns from `|x|`. Angles below 1 are unchanged. Infinities give NaN.
-pub(super) fn reduce(x: Term<'_>) -> Turn<'_> {
+pub(super) fn reduce(x: Term<'_>) -> ReducedAngle<'_> {
     let size = x.abs();
     let bits = size.bitcast(DType::U32);
     let exponent = bits - 1.0f32.to_bits().cast_signed();
@@ -62,7 +62,7 @@ pub(super) fn reduce(x: Term<'_>) -> Turn<'_> {
     // Zero, or NaN for an infinity.
     let undefined = size * size.constant(Const::Float(0.0)).opaque();
     let low = sum.fma(UNIT, -r) + sum.fma(UNIT_LOW, sum_low.fma(UNIT, undefined));
-    Turn { quarters: rounded + (1 << 29), r: r.but(size, small), low }
+    ReducedAngle { quarters: rounded + (1 << 29), r: r.but(size, small), low }
 }
 
 /// Returns the 96 bits of 2/π from `exponent` on, highest first. `exponent` is in the bit position of an

@@ -7,7 +7,7 @@ use std::f32::consts::{FRAC_PI_2, PI};
 
 use super::float::{INFINITY_BITS, magnitude, with_sign};
 use super::hyperbolic::odd;
-use super::range_reduction::{Turn, reduce};
+use super::range_reduction::{ReducedAngle, reduce};
 use super::term::{Term, binary, unary};
 use crate::ir::dtype::DType;
 use crate::ir::kernel::{Builder, Value};
@@ -116,7 +116,7 @@ pub(crate) fn atan2(b: &mut Builder<'_>, x: &[Value]) -> Value {
 
 /// Computes the sine of a nonnegative angle plus `later` quarter turns, up to a sign. The highest bit of the
 /// first result is that sign.
-fn sine_of(turn: Turn<'_>, later: i32) -> (Term<'_>, Term<'_>) {
+fn sine_of(turn: ReducedAngle<'_>, later: i32) -> (Term<'_>, Term<'_>) {
     let quarters = turn.quarters + (later << 30);
     let (sin, cos) = sine_and_cosine(turn);
     (quarters, is_odd(quarters).select(cos, sin))
@@ -133,7 +133,7 @@ fn flip<'b>(x: Term<'b>, bits: Term<'b>) -> Term<'b> {
 }
 
 /// Computes the sine and cosine of a reduced angle.
-fn sine_and_cosine(Turn { r, low, .. }: Turn<'_>) -> (Term<'_>, Term<'_>) {
+fn sine_and_cosine(ReducedAngle { r, low, .. }: ReducedAngle<'_>) -> (Term<'_>, Term<'_>) {
     let square = r * r;
     let sin = r + (r * square).fma(square.polynomial(&SIN), low);
     let cos = (square * square).fma(square.polynomial(&COS), -(r * low));

@@ -32,7 +32,7 @@ const QUARTER: [f64; 2] = [std::f64::consts::FRAC_PI_2, 6.123_233_995_736_766e-1
 
 /// A reduced angle `rest` of about half a quarter turn at most, and the number of quarter turns that were
 /// subtracted.
-pub(super) struct Turn<'b> {
+pub(super) struct ReducedAngle<'b> {
     /// Number of quarter turns as an `i32`, of which only the lowest two bits matter.
     pub(super) quarters: Term<'b>,
     pub(super) rest: Pair<'b>,
@@ -40,7 +40,7 @@ pub(super) struct Turn<'b> {
 
 /// Subtracts quarter turns from `size ≥ 0`. Angles below half a quarter turn are unchanged. Infinities give
 /// NaN.
-pub(super) fn reduce(size: Term<'_>) -> Turn<'_> {
+pub(super) fn reduce(size: Term<'_>) -> ReducedAngle<'_> {
     let exponent = size.but(1.0, size.lt(1.0)).unary(Op::High) >> EXPONENT;
     let place = (exponent - BIAS).binary(Op::IntDiv, DIGIT);
     let mut x = size * power(-(place.bitcast(DType::I32) * DIGIT) + FIRST_BIT);
@@ -60,7 +60,7 @@ pub(super) fn reduce(size: Term<'_>) -> Turn<'_> {
     let rest = Pair::sum(rest.high, rest.low + smallest).times(Pair::constant(size, QUARTER));
 
     let near = size.lt(std::f32::consts::FRAC_PI_4);
-    Turn {
+    ReducedAngle {
         quarters: quarters.to_int().but(0, near),
         rest: Pair { high: rest.high.but(size, near), low: rest.low.but(0.0, near) },
     }

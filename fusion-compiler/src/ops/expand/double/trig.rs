@@ -2,7 +2,7 @@
 
 use super::super::term::{Term, unary};
 use super::pair::Pair;
-use super::range_reduction::{Turn, reduce};
+use super::range_reduction::{ReducedAngle, reduce};
 use super::{number, polynomial, signed};
 use crate::ir::kernel::{Builder, Value};
 
@@ -52,7 +52,7 @@ pub(crate) fn tan(b: &mut Builder<'_>, x: &[Value]) -> Value {
 }
 
 /// Computes the sine of an angle plus `later` quarter turns.
-fn sine_of(turn: Turn<'_>, later: i32) -> Term<'_> {
+fn sine_of(turn: ReducedAngle<'_>, later: i32) -> Term<'_> {
     let quarters = turn.quarters + later;
     let [sin, cos] = sine_and_cosine(turn).map(|x| x.high + x.low);
     let size = sin.but(cos, has(quarters, 1));
@@ -66,7 +66,7 @@ fn has(quarters: Term<'_>, bit: i32) -> Term<'_> {
 
 /// Computes the sine and cosine of a reduced angle `r + low`. The low parts of the results exceed rounding
 /// errors.
-fn sine_and_cosine(turn: Turn<'_>) -> [Pair<'_>; 2] {
+fn sine_and_cosine(turn: ReducedAngle<'_>) -> [Pair<'_>; 2] {
     let Pair { high: r, low } = turn.rest;
     let square = r * r;
     let half = square * 0.5;
