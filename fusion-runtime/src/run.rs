@@ -95,7 +95,7 @@ fn execute(
     let mut allocated = make_outputs(plan, &bound, outs)?;
     own_in_place(plan, args)?;
     check_alias(plan, args, outs)?;
-    run_steps(program, &State { plan, bound: &bound, limits, args, outs, allocated: &allocated })?;
+    run_steps(program, &CallState { plan, bound: &bound, limits, args, outs, allocated: &allocated })?;
     for (output, allocated) in plan.outputs.iter().zip(&mut allocated) {
         if let Dest::Replaces(param) = output.dest
             && let Some(Arg::TensorMut(old)) = args.get_mut(usize::from(param))
@@ -198,7 +198,7 @@ fn param_access(param: &Param) -> Access {
 }
 
 /// State of a call: the tensors that the slots of a launch refer to, except temporaries.
-struct State<'a> {
+struct CallState<'a> {
     plan: &'a Plan,
     bound: &'a Bound,
     limits: Limits,
@@ -223,7 +223,7 @@ type Temps = SmallVec<[Temp; 4]>;
 ///
 /// Before the first step that changes an argument, all later steps get their temporaries too. If that
 /// allocation fails, no argument has changed, and the caller may repeat the call.
-fn run_steps(program: &Program<Code>, state: &State<'_>) -> Result<()> {
+fn run_steps(program: &Program<Code>, state: &CallState<'_>) -> Result<()> {
     let (mut temps, first) = (Temps::new(), first_update(program));
     for (number, step) in program.steps.iter().enumerate() {
         let at_once = if first == Some(number) { program.steps.len() } else { number + 1 };
@@ -250,12 +250,12 @@ fn first_update(program: &Program<Code>) -> Option<usize> {
     if program.steps.len() > 1 { program.steps.iter().position(updates) } else { None }
 }
 
-fn chosen<'p>(step: &'p Step<Code>, state: &State<'_>) -> Result<&'p Variant<Code>> {
+fn chosen<'p>(step: &'p Step<Code>, state: &CallState<'_>) -> Result<&'p Variant<Code>> {
     let chosen = step.chosen(&state.bound.symbols, &state.limits);
     chosen.ok_or_else(|| argument(state.plan, String::from("no variant of a step fits its extents")))
 }
 
-fn run_launch(launch: &Launch, state: &State<'_>, temps: &Temps) -> Result<()> {
+fn run_launch(launch: &Launch, state: &CallState<'_>, temps: &Temps) -> Result<()> {
     if is_empty(launch, state)? {
         return Ok(());
     }
@@ -273,7 +273,7 @@ fn run_launch(launch: &Launch, state: &State<'_>, temps: &Temps) -> Result<()> {
 }
 
 /// Returns true if the space of a launch is empty.
-fn is_empty(launch: &Launch, state: &State<'_>) -> Result<bool> {
+fn is_empty(launch: &Launch, state: &CallState<'_>) -> Result<bool> {
     let elements = launch.space.elements(&state.bound.symbols).filter(|&elements| elements >= 0);
     Ok(elements.ok_or_else(|| state.no_extent("the space of a kernel"))? == 0)
 }
@@ -281,7 +281,7 @@ fn is_empty(launch: &Launch, state: &State<'_>) -> Result<bool> {
 /// Allocates the temporaries of a launch that have no memory yet.
 fn allocate_all(
     launch: &Launch,
-    state: &State<'_>,
+    state: &CallState<'_>,
     temporaries: &[Temporary],
     temps: &mut Temps,
 ) -> Result<()> {
@@ -292,7 +292,7 @@ fn allocate_all(
 }
 
 /// Allocates a temporary, unless it has memory.
-fn allocate(slot: Slot, state: &State<'_>, temporaries: &[Temporary], temps: &mut Temps) -> Result<()> {
+fn allocate(slot: Slot, state: &CallState<'_>, temporaries: &[Temporary], temps: &mut Temps) -> Result<()> {
     let Slot::Temp(number) = slot else { return Ok(()) };
     let Some(temp) = temporaries.get(usize::from(number)) else { return Ok(()) };
     if find(temps, number).is_some() {
@@ -309,7 +309,7 @@ fn find(temps: &Temps, number: u16) -> Option<&Temp> {
     temps.iter().find(|temp| temp.number == number)
 }
 
-impl<'a> State<'a> {
+impl<'a> CallState<'a> {
     fn region<'r>(&'r self, slot: Slot, temps: &'r Temps) -> Result<Region<'r>>
     where
         'a: 'r,

@@ -34,7 +34,7 @@ thread_local! {
 
 /// Arguments of a launch, before items are assigned to threads.
 pub(super) struct PreparedLaunch<'a> {
-    program: Program<'a>,
+    program: SelectedCode<'a>,
     pub(super) buffers: SmallVec<[CpuBuffer; 8]>,
     uniforms: SmallVec<[CpuUniform; PARAMS]>,
     pub(super) items: Items,
@@ -47,7 +47,7 @@ pub(super) struct PreparedLaunch<'a> {
 
 /// The program that runs the items.
 #[derive(Clone, Copy)]
-enum Program<'a> {
+enum SelectedCode<'a> {
     /// A function that this processor can run.
     Function(CpuFn),
     /// A kernel for the tile interpreter.
@@ -93,9 +93,9 @@ pub(super) fn launch(
     let program = match code {
         CpuCode::Compiled(functions) => {
             let fitting = functions.iter().find(|(needs, _)| *needs <= isa);
-            fitting.map(|&(_, function)| Program::Function(function))
+            fitting.map(|&(_, function)| SelectedCode::Function(function))
         }
-        CpuCode::Interpreted(kernel) => Some(Program::Kernel(kernel)),
+        CpuCode::Interpreted(kernel) => Some(SelectedCode::Kernel(kernel)),
     };
     let Some(program) = program else { return Err(malformed(launch)) };
     let Some(prepared) = PreparedLaunch::new(program, launch, call) else { return Err(malformed(launch)) };
@@ -119,7 +119,7 @@ pub(super) fn launch(
 
 impl<'a> PreparedLaunch<'a> {
     /// Resolves a launch. Returns `None` if the launch is not one for the CPU, or an extent has no value.
-    fn new(program: Program<'a>, launch: &Launch, call: &'a Call<'a>) -> Option<PreparedLaunch<'a>> {
+    fn new(program: SelectedCode<'a>, launch: &Launch, call: &'a Call<'a>) -> Option<PreparedLaunch<'a>> {
         let items = Items::new(&launch.space, call.symbols)?;
         let mut buffers = SmallVec::new();
         for (arg, region) in launch.buffers.iter().zip(call.buffers) {
@@ -181,7 +181,7 @@ impl<'a> PreparedLaunch<'a> {
 
     fn run_all(&self) {
         let items = self.items.count;
-        let streams = matches!(self.program, Program::Function(_)) && stream::may_pay(self);
+        let streams = matches!(self.program, SelectedCode::Function(_)) && stream::may_pay(self);
         let run = |first: usize, end: usize| {
             if streams { stream::run(self, first, end) } else { self.run(first, end, false) }
         };
@@ -280,8 +280,8 @@ impl<'a> PreparedLaunch<'a> {
             .prefetching(self.prefetcher);
         match self.program {
             // SAFETY: `launch` chose a function whose instructions this processor has.
-            Program::Function(function) => unsafe { function(&mut args) },
-            Program::Kernel(kernel) => tile::run(kernel, &mut args),
+            SelectedCode::Function(function) => unsafe { function(&mut args) },
+            SelectedCode::Kernel(kernel) => tile::run(kernel, &mut args),
         }
         ROWS.set(memory);
     }

@@ -21,7 +21,8 @@ use crate::window::{Window, Word};
 
 /// Runs the items of `args`. The kernel is legal for `Dialect::Cpu`.
 pub(super) fn run(kernel: &Kernel, args: &mut CpuArgs<'_>) {
-    let memory = kernel.buffers.iter().enumerate().map(|(i, buffer)| Memory::new(args, i, buffer)).collect();
+    let memory =
+        kernel.buffers.iter().enumerate().map(|(i, buffer)| TypedBuffer::new(args, i, buffer)).collect();
     let uniforms = kernel.uniforms.iter().enumerate().map(|(i, one)| uniform(args, i, one)).collect();
     let columns = kernel.types.iter().map(|ty| Column::new(ty.dtype)).collect();
     let tile = (runtime::TILE_BYTES / (4 * kernel.types.len().max(1)))
@@ -43,7 +44,7 @@ fn rows(kernel: &Kernel, args: &mut CpuArgs<'_>) -> Vec<Column> {
 }
 
 /// A buffer of a launch, as `CpuArgs` provides it.
-enum Memory<'m> {
+enum TypedBuffer<'m> {
     F32(Slice<'m, f32>),
     F64(Slice<'m, f64>),
     I32(Slice<'m, i32>),
@@ -60,17 +61,17 @@ enum Slice<'m, T> {
     Write(Window<'m, T>),
 }
 
-impl<'m> Memory<'m> {
-    fn new(args: &mut CpuArgs<'m>, i: usize, buffer: &Buffer) -> Memory<'m> {
+impl<'m> TypedBuffer<'m> {
+    fn new(args: &mut CpuArgs<'m>, i: usize, buffer: &Buffer) -> TypedBuffer<'m> {
         match buffer.dtype {
-            DType::F32 => Memory::F32(Slice::new(args, i, buffer.access)),
-            DType::F64 => Memory::F64(Slice::new(args, i, buffer.access)),
-            DType::I32 => Memory::I32(Slice::new(args, i, buffer.access)),
-            DType::U32 => Memory::U32(Slice::new(args, i, buffer.access)),
+            DType::F32 => TypedBuffer::F32(Slice::new(args, i, buffer.access)),
+            DType::F64 => TypedBuffer::F64(Slice::new(args, i, buffer.access)),
+            DType::I32 => TypedBuffer::I32(Slice::new(args, i, buffer.access)),
+            DType::U32 => TypedBuffer::U32(Slice::new(args, i, buffer.access)),
             DType::F16 | DType::BF16 | DType::I16 | DType::U16 => {
-                Memory::U16(Slice::new(args, i, buffer.access))
+                TypedBuffer::U16(Slice::new(args, i, buffer.access))
             }
-            DType::I8 | DType::U8 | DType::Bool => Memory::U8(Slice::new(args, i, buffer.access)),
+            DType::I8 | DType::U8 | DType::Bool => TypedBuffer::U8(Slice::new(args, i, buffer.access)),
             DType::Index => {
                 unreachable!("no tensor has elements of {}", buffer.dtype)
             }
@@ -79,21 +80,21 @@ impl<'m> Memory<'m> {
 
     fn load(&mut self, first: usize, stride: usize, count: usize, out: &mut Column) {
         match (self, out) {
-            (Memory::F32(slice), Column::F32(out)) if stride == 1 => {
+            (TypedBuffer::F32(slice), Column::F32(out)) if stride == 1 => {
                 out.extend_from_slice(slice.contiguous(first, count));
             }
-            (Memory::F32(slice), Column::F32(out)) => out.extend(slice.run(first, stride, count)),
-            (Memory::F64(slice), Column::F64(out)) => out.extend(slice.run(first, stride, count)),
-            (Memory::I32(slice), Column::Int(_, out)) => {
+            (TypedBuffer::F32(slice), Column::F32(out)) => out.extend(slice.run(first, stride, count)),
+            (TypedBuffer::F64(slice), Column::F64(out)) => out.extend(slice.run(first, stride, count)),
+            (TypedBuffer::I32(slice), Column::Int(_, out)) => {
                 out.extend(slice.run(first, stride, count).map(i64::from));
             }
-            (Memory::U32(slice), Column::Int(_, out)) => {
+            (TypedBuffer::U32(slice), Column::Int(_, out)) => {
                 out.extend(slice.run(first, stride, count).map(i64::from));
             }
-            (Memory::U16(slice), Column::Int(_, out)) => {
+            (TypedBuffer::U16(slice), Column::Int(_, out)) => {
                 out.extend(slice.run(first, stride, count).map(i64::from));
             }
-            (Memory::U8(slice), Column::Int(_, out)) => {
+            (TypedBuffer::U8(slice), Column::Int(_, out)) => {
                 out.extend(slice.run(first, stride, count).map(i64::from));
             }
             (_, out) => unreachable!("a load gives what the buffer holds, not {}", out.dtype()),
@@ -102,18 +103,22 @@ impl<'m> Memory<'m> {
 
     fn store(&mut self, first: usize, stride: usize, column: &Column) {
         match (self, column) {
-            (Memory::F32(slice), Column::F32(lanes)) => slice.store(first, stride, lanes.iter().copied()),
-            (Memory::F64(slice), Column::F64(lanes)) => slice.store(first, stride, lanes.iter().copied()),
-            (Memory::I32(slice), Column::Int(_, lanes)) => {
+            (TypedBuffer::F32(slice), Column::F32(lanes)) => {
+                slice.store(first, stride, lanes.iter().copied())
+            }
+            (TypedBuffer::F64(slice), Column::F64(lanes)) => {
+                slice.store(first, stride, lanes.iter().copied())
+            }
+            (TypedBuffer::I32(slice), Column::Int(_, lanes)) => {
                 slice.store(first, stride, lanes.iter().map(|&x| x as i32));
             }
-            (Memory::U32(slice), Column::Int(_, lanes)) => {
+            (TypedBuffer::U32(slice), Column::Int(_, lanes)) => {
                 slice.store(first, stride, lanes.iter().map(|&x| x as u32));
             }
-            (Memory::U16(slice), Column::Int(_, lanes)) => {
+            (TypedBuffer::U16(slice), Column::Int(_, lanes)) => {
                 slice.store(first, stride, lanes.iter().map(|&x| x as u16));
             }
-            (Memory::U8(slice), Column::Int(_, lanes)) => {
+            (TypedBuffer::U8(slice), Column::Int(_, lanes)) => {
                 slice.store(first, stride, lanes.iter().map(|&x| x as u8));
             }
             (_, column) => unreachable!("a store takes what the buffer holds, not {}", column.dtype()),
@@ -151,19 +156,19 @@ impl<'m, T: Word> Slice<'m, T> {
 }
 
 /// Partial results of a fold, by component.
-type Parts = Vec<Column>;
+type Partials = Vec<Column>;
 
 /// State of a fold after some of the lanes.
 struct Folded {
     /// Partial results of the groups of the current length.
-    parts: Parts,
+    parts: Partials,
     /// Result of the groups of all earlier lengths and strips.
     result: Done,
 }
 
 /// Result of the finished groups of a fold.
 enum Done {
-    Parts(Parts),
+    Partials(Partials),
     /// A sum of `f32`.
     Wide(f64),
     /// A sum of `f64`.
@@ -173,7 +178,7 @@ enum Done {
 struct Interpreter<'k, 'm> {
     kernel: &'k Kernel,
     range: (usize, usize),
-    memory: Vec<Memory<'m>>,
+    memory: Vec<TypedBuffer<'m>>,
     uniforms: Vec<Scalar>,
     /// Lanes of each value. A value that is equal for all lanes has one element.
     columns: Vec<Column>,
@@ -185,13 +190,13 @@ struct Interpreter<'k, 'm> {
 
 /// The lanes of one step of a statement: `first..first + count` of its vector loop.
 #[derive(Clone, Copy)]
-struct Tile {
+struct LaneRange {
     first: usize,
     count: usize,
 }
 
 /// The single lane of statements outside of vector loops.
-const ONE: Tile = Tile { first: 0, count: 1 };
+const ONE: LaneRange = LaneRange { first: 0, count: 1 };
 
 impl Interpreter<'_, '_> {
     fn block(&mut self, body: &[Stmt]) {
@@ -234,7 +239,7 @@ impl Interpreter<'_, '_> {
         let strip = fold_rounds(kernel, folds) * FOLD_LANES[0];
         // The length of a tile is a multiple of the longest group of a fold.
         for first in (0..len).step_by(self.tile) {
-            let tile = Tile { first, count: self.tile.min(len - first) };
+            let tile = LaneRange { first, count: self.tile.min(len - first) };
             body.iter().filter(per_lane).for_each(|stmt| self.simple(stmt, tile));
             for (fold, folded) in folds.iter().zip(&mut folded) {
                 self.fold(fold, folded, tile, (len, strip));
@@ -242,7 +247,7 @@ impl Interpreter<'_, '_> {
         }
         for (fold, Folded { result, .. }) in folds.iter().zip(folded) {
             match result {
-                Done::Parts(parts) => {
+                Done::Partials(parts) => {
                     fold.out.iter().zip(&parts).for_each(|(value, part)| self.set(*value, part.get(0)));
                 }
                 Done::Wide(sum) => self.set(fold.out[0], Scalar::F32(sum as f32)),
@@ -253,7 +258,7 @@ impl Interpreter<'_, '_> {
 
     /// Folds the lanes of a tile, in groups as `FOLD_LANES` documents. `len` is the number of lanes of the
     /// loop, `strip` of a strip.
-    fn fold(&mut self, fold: &Fold, folded: &mut Folded, tile: Tile, (len, strip): (usize, usize)) {
+    fn fold(&mut self, fold: &Fold, folded: &mut Folded, tile: LaneRange, (len, strip): (usize, usize)) {
         let mut start = 0;
         while start < tile.count {
             let group_of = |left| FOLD_LANES.into_iter().find(|&lanes| lanes <= left).unwrap_or(0);
@@ -263,7 +268,7 @@ impl Interpreter<'_, '_> {
             if folded.parts.is_empty() {
                 folded.parts = self.identities(fold, group);
             }
-            let right: Parts = right.collect();
+            let right: Partials = right.collect();
             match fold.times {
                 None => self.combine(fold, &mut folded.parts, right),
                 Some(times) => {
@@ -278,7 +283,7 @@ impl Interpreter<'_, '_> {
             if group_of(len - done) != group || done.is_multiple_of(strip) {
                 let parts = std::mem::take(&mut folded.parts);
                 match &mut folded.result {
-                    Done::Parts(result) => {
+                    Done::Partials(result) => {
                         let all = self.halved(fold, parts, 1);
                         self.combine(fold, result, all);
                     }
@@ -290,7 +295,7 @@ impl Interpreter<'_, '_> {
     }
 
     /// Combines the second half of partial results with the first, repeatedly, until at most `left` remain.
-    fn halved(&mut self, fold: &Fold, mut parts: Parts, left: usize) -> Parts {
+    fn halved(&mut self, fold: &Fold, mut parts: Partials, left: usize) -> Partials {
         let left = left.min(parts[0].len());
         let mut half = parts[0].len() / 2;
         while half >= left {
@@ -320,13 +325,13 @@ impl Interpreter<'_, '_> {
         let result = match fold.sums(self.kernel) {
             Some(DType::F64) => Done::Compensated(Total::default()),
             Some(_) => Done::Wide(0.0),
-            None => Done::Parts(self.identities(fold, 1)),
+            None => Done::Partials(self.identities(fold, 1)),
         };
-        Folded { parts: Parts::new(), result }
+        Folded { parts: Partials::new(), result }
     }
 
     /// Returns partial results with the identity in every lane.
-    fn identities(&self, fold: &Fold, lanes: usize) -> Parts {
+    fn identities(&self, fold: &Fold, lanes: usize) -> Partials {
         let column = |value: &Value| {
             let identity = &self.columns[value.0 as usize];
             let mut part = Column::new(identity.dtype());
@@ -337,7 +342,7 @@ impl Interpreter<'_, '_> {
     }
 
     /// Combines partial results, lane by lane, with the partial results on the right.
-    fn combine(&mut self, fold: &Fold, parts: &mut Parts, right: Parts) {
+    fn combine(&mut self, fold: &Fold, parts: &mut Partials, right: Partials) {
         let count = right[0].len();
         for (value, part) in fold.left.iter().zip(&*parts) {
             self.columns[value.0 as usize] = part.slice(0..count);
@@ -345,7 +350,7 @@ impl Interpreter<'_, '_> {
         for (value, part) in fold.right.iter().zip(right) {
             self.columns[value.0 as usize] = part;
         }
-        fold.body.iter().for_each(|stmt| self.simple(stmt, Tile { first: 0, count }));
+        fold.body.iter().for_each(|stmt| self.simple(stmt, LaneRange { first: 0, count }));
         for (value, part) in fold.results.iter().zip(parts) {
             part.replace(0, &self.columns[value.0 as usize]);
         }
@@ -363,7 +368,7 @@ impl Interpreter<'_, '_> {
         self.set(to, from);
     }
 
-    fn simple(&mut self, stmt: &Stmt, tile: Tile) {
+    fn simple(&mut self, stmt: &Stmt, tile: LaneRange) {
         match stmt {
             Stmt::Let(value, expr) => {
                 // The operands are other values, so this value's memory can be moved out in the meantime.
@@ -385,7 +390,7 @@ impl Interpreter<'_, '_> {
         }
     }
 
-    fn expr(&self, expr: &Expr, tile: Tile, out: &mut Column) {
+    fn expr(&self, expr: &Expr, tile: LaneRange, out: &mut Column) {
         let column = |value: &Value| &self.columns[value.0 as usize];
         match expr {
             Expr::Const(constant) => out.extend(Scalar::new(out.dtype(), *constant), tile.count),
@@ -411,7 +416,7 @@ impl Interpreter<'_, '_> {
         }
     }
 
-    fn load(&mut self, at: &Address, tile: Tile, out: &mut Column) {
+    fn load(&mut self, at: &Address, tile: LaneRange, out: &mut Column) {
         let elements = lane_elements(self.kernel, &self.columns, at, tile);
         let memory = &mut self.memory[usize::from(at.buffer.0)];
         match elements {
@@ -420,11 +425,16 @@ impl Interpreter<'_, '_> {
         }
     }
 
-    fn load_where(&mut self, at: &Address, mask: Value, tile: Tile, out: &mut Column) {
+    fn load_where(&mut self, at: &Address, mask: Value, tile: LaneRange, out: &mut Column) {
         let (memory, mask) = (&mut self.memory[usize::from(at.buffer.0)], &self.columns[mask.0 as usize]);
         for lane in 0..tile.count {
             let holds = matches!(mask.get(lane.min(mask.len() - 1)), Scalar::Bool(true));
-            match lane_elements(self.kernel, &self.columns, at, Tile { first: tile.first + lane, count: 1 }) {
+            match lane_elements(
+                self.kernel,
+                &self.columns,
+                at,
+                LaneRange { first: tile.first + lane, count: 1 },
+            ) {
                 LaneElements::Run { first, .. } if holds => memory.load(first, 1, 1, out),
                 LaneElements::Gather(column) if holds => memory.load(column.index(lane), 1, 1, out),
                 LaneElements::Run { .. } | LaneElements::Gather(_) => out.push(zero(out.dtype())),
@@ -432,7 +442,7 @@ impl Interpreter<'_, '_> {
         }
     }
 
-    fn store(&mut self, at: &Address, value: Value, tile: Tile) {
+    fn store(&mut self, at: &Address, value: Value, tile: LaneRange) {
         let LaneElements::Run { first, stride } = lane_elements(self.kernel, &self.columns, at, tile) else {
             unreachable!("what is written is a run")
         };
@@ -450,7 +460,12 @@ enum LaneElements<'a> {
     Gather(&'a Column),
 }
 
-fn lane_elements<'a>(kernel: &Kernel, columns: &'a [Column], at: &Address, tile: Tile) -> LaneElements<'a> {
+fn lane_elements<'a>(
+    kernel: &Kernel,
+    columns: &'a [Column],
+    at: &Address,
+    tile: LaneRange,
+) -> LaneElements<'a> {
     let indices = &columns[at.index.0 as usize];
     match kernel.ty(at.index).lanes {
         Lanes::Loop => LaneElements::Gather(indices),

@@ -29,7 +29,7 @@ const WAITING_MAX: usize = 8;
 struct Shared {
     /// Address of the task. The task may be gone when a late job runs.
     task: *const Task<'static>,
-    state: Mutex<State>,
+    state: Mutex<SharingState>,
     left: Condvar,
 }
 
@@ -39,7 +39,7 @@ unsafe impl Send for Shared {}
 unsafe impl Sync for Shared {}
 
 #[derive(Default)]
-struct State {
+struct SharingState {
     is_over: bool,
     sharing: usize,
     /// Payload of a helper's panic.
@@ -111,7 +111,7 @@ impl Shared {
     }
 
     /// Locks the state, which is valid between any two statements.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SharingState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
