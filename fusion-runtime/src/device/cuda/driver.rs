@@ -267,15 +267,15 @@ pub(super) const EVENT_DISABLE_TIMING: u32 = 2;
 
 /// A result of the driver other than `CUDA_SUCCESS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Failure(pub(super) i32);
+pub(super) struct DriverError(pub(super) i32);
 
-impl Failure {
-    pub(super) const OUT_OF_MEMORY: Failure = Failure(2);
-    pub(super) const NO_DEVICE: Failure = Failure(100);
-    pub(super) const NO_BINARY_FOR_GPU: Failure = Failure(209);
-    pub(super) const INVALID_PTX: Failure = Failure(218);
-    pub(super) const JIT_COMPILER_NOT_FOUND: Failure = Failure(221);
-    pub(super) const UNSUPPORTED_PTX_VERSION: Failure = Failure(222);
+impl DriverError {
+    pub(super) const OUT_OF_MEMORY: DriverError = DriverError(2);
+    pub(super) const NO_DEVICE: DriverError = DriverError(100);
+    pub(super) const NO_BINARY_FOR_GPU: DriverError = DriverError(209);
+    pub(super) const INVALID_PTX: DriverError = DriverError(218);
+    pub(super) const JIT_COMPILER_NOT_FOUND: DriverError = DriverError(221);
+    pub(super) const UNSUPPORTED_PTX_VERSION: DriverError = DriverError(222);
 
     /// Returns true if the failure makes the context unusable, by NVIDIA's documentation of each code.
     ///
@@ -292,7 +292,7 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for DriverError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (text(cuGetErrorName, self.0), text(cuGetErrorString, self.0)) {
             (Some(name), Some(meaning)) => write!(f, "{name} ({}): {meaning}", self.0),
@@ -303,8 +303,8 @@ impl fmt::Display for Failure {
 }
 
 /// Converts a result of the driver.
-pub(super) fn check(code: i32) -> Result<(), Failure> {
-    if code == 0 { Ok(()) } else { Err(Failure(code)) }
+pub(super) fn check(code: i32) -> Result<(), DriverError> {
+    if code == 0 { Ok(()) } else { Err(DriverError(code)) }
 }
 
 fn text(describe: unsafe fn(i32, *mut *const c_char) -> i32, code: i32) -> Option<String> {
@@ -335,7 +335,7 @@ pub(super) struct Current {
 }
 
 impl Current {
-    pub(super) fn enter(context: CUcontext) -> Result<Current, Failure> {
+    pub(super) fn enter(context: CUcontext) -> Result<Current, DriverError> {
         let mut previous = std::ptr::null_mut();
         // SAFETY: the pointer refers to a local variable. The caller owns the context, which is alive.
         unsafe {
@@ -390,18 +390,18 @@ mod tests {
             return;
         }
         // The real driver and the simulated one know this code.
-        assert!(Failure::NO_DEVICE.to_string().starts_with("CUDA_ERROR_NO_DEVICE (100): "));
+        assert!(DriverError::NO_DEVICE.to_string().starts_with("CUDA_ERROR_NO_DEVICE (100): "));
         // No driver knows this code.
-        assert_eq!(Failure(123_456).to_string(), "CUDA error 123456");
+        assert_eq!(DriverError(123_456).to_string(), "CUDA error 123456");
     }
 
     #[test]
     fn kernel_faults_lose_the_context() {
         for code in [700, 702, 715, 716, 719, 721] {
-            assert!(Failure(code).loses_context(), "{code}");
+            assert!(DriverError(code).loses_context(), "{code}");
         }
         for code in [1, 2, 100, 218, 222, 701] {
-            assert!(!Failure(code).loses_context(), "{code}");
+            assert!(!DriverError(code).loses_context(), "{code}");
         }
     }
 }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError};
 
 use super::Shared;
-use super::driver::{CUdeviceptr, Failure, check, cuMemAlloc_v2, cuMemFree_v2, cuStreamSynchronize};
+use super::driver::{CUdeviceptr, DriverError, check, cuMemAlloc_v2, cuMemFree_v2, cuStreamSynchronize};
 use super::pool::size_class;
 use crate::error::{Error, Result};
 
@@ -17,12 +17,12 @@ pub(crate) struct CudaMemory {
     address: CUdeviceptr,
     /// Size of the block, in bytes.
     class: usize,
-    owner: Owner,
+    owner: BlockOwner,
 }
 
 /// Destination of a block when its last owner drops it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Owner {
+enum BlockOwner {
     /// The pool.
     Pool,
     /// The driver, which frees the block.
@@ -43,13 +43,13 @@ impl CudaMemory {
     /// Takes over an allocation of an application.
     #[cfg(feature = "cust")]
     pub(super) fn adopted(device: &Arc<Shared>, address: CUdeviceptr, bytes: usize) -> CudaMemory {
-        CudaMemory { device: Arc::clone(device), address, class: bytes, owner: Owner::Driver }
+        CudaMemory { device: Arc::clone(device), address, class: bytes, owner: BlockOwner::Driver }
     }
 
     /// Hands the block to the application, which frees it.
     #[cfg(feature = "cust")]
     pub(crate) fn into_address(mut self) -> CUdeviceptr {
-        self.owner = Owner::Application;
+        self.owner = BlockOwner::Application;
         self.address
     }
 
@@ -78,13 +78,13 @@ pub(super) fn allocate(device: &Arc<Shared>, bytes: usize) -> Result<CudaMemory>
     let class = size_class(bytes).ok_or_else(out_of_memory)?;
     let kept = device.pool.lock().unwrap_or_else(PoisonError::into_inner).take(class);
     match kept.map_or_else(|| with_room(device, || fresh(class)), Ok) {
-        Ok(address) => Ok(CudaMemory { device: Arc::clone(device), address, class, owner: Owner::Pool }),
-        Err(Failure::OUT_OF_MEMORY) => Err(out_of_memory()),
+        Ok(address) => Ok(CudaMemory { device: Arc::clone(device), address, class, owner: BlockOwner::Pool }),
+        Err(DriverError::OUT_OF_MEMORY) => Err(out_of_memory()),
         Err(failure) => device.told("cuMemAlloc", Err(failure)),
     }
 }
 
-fn fresh(bytes: usize) -> Result<CUdeviceptr, Failure> {
+fn fresh(bytes: usize) -> Result<CUdeviceptr, DriverError> {
     let mut address = 0;
     // SAFETY: the pointer refers to a local variable. The device's context is current.
     check(unsafe { cuMemAlloc_v2(&raw mut address, bytes) }).map(|()| address)
@@ -92,12 +92,12 @@ fn fresh(bytes: usize) -> Result<CUdeviceptr, Failure> {
 
 /// Calls a function of the driver that needs memory. If memory runs out, trims the pool and calls the
 /// function once more.
-pub(super) fn with_room<T, E: From<Failure> + PartialEq<Failure>>(
+pub(super) fn with_room<T, E: From<DriverError> + PartialEq<DriverError>>(
     device: &Shared,
     ask: impl Fn() -> Result<T, E>,
 ) -> Result<T, E> {
     match ask() {
-        Err(error) if error == Failure::OUT_OF_MEMORY => {
+        Err(error) if error == DriverError::OUT_OF_MEMORY => {
             trim(device)?;
             ask()
         }
@@ -106,7 +106,7 @@ pub(super) fn with_room<T, E: From<Failure> + PartialEq<Failure>>(
 }
 
 /// Frees all memory that the pool keeps.
-fn trim(device: &Shared) -> Result<(), Failure> {
+fn trim(device: &Shared) -> Result<(), DriverError> {
     let mut pool = device.pool.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: the blocks have no owner. After the wait no queued work uses them, and new work cannot get them
     // while the pool is locked.
@@ -119,7 +119,7 @@ fn trim(device: &Shared) -> Result<(), Failure> {
 impl Drop for CudaMemory {
     fn drop(&mut self) {
         match self.owner {
-            Owner::Pool => {
+            BlockOwner::Pool => {
                 self.device
                     .pool
                     .lock()
@@ -127,14 +127,14 @@ impl Drop for CudaMemory {
                     .give(self.class, self.address);
             }
             #[cfg(feature = "cust")]
-            Owner::Driver => {
+            BlockOwner::Driver => {
                 let Ok(_current) = self.device.enter() else { return };
                 // SAFETY: the block has no other owner, and the driver waits for work that uses it. No caller is left
                 // to receive a failure.
                 unsafe { cuMemFree_v2(self.address) };
             }
             #[cfg(feature = "cust")]
-            Owner::Application => {}
+            BlockOwner::Application => {}
         }
     }
 }

@@ -30,14 +30,14 @@ pub(crate) use self::open::of_application;
 pub(crate) use self::open::open;
 
 use self::driver::{
-    CUevent, CUstream, Current, EVENT_DISABLE_TIMING, EventState, Failure, Handle, LaunchAttribute,
+    CUevent, CUstream, Current, DriverError, EVENT_DISABLE_TIMING, EventState, Handle, LaunchAttribute,
     LaunchConfigEx, check, cuEventCreate, cuEventDestroy_v2, cuEventRecord, cuEventSynchronize,
     cuLaunchKernel, cuMemFree_v2, cuMemcpyDtoDAsync_v2, cuMemcpyDtoHAsync_v2, cuMemcpyHtoDAsync_v2,
     cuStreamSynchronize, launch_kernel_ex,
 };
 use self::module::{Kernel, Kernels, LoadError};
 use self::open::Owned;
-use self::params::Values;
+use self::params::ParamValues;
 use self::pool::Pool;
 use super::{Backend, Call, DeviceFacts, Memory, Region};
 use crate::error::{Error, Result};
@@ -75,12 +75,12 @@ impl Shared {
         self.owned.stream.0
     }
 
-    fn told<T>(&self, call: &'static str, answer: Result<T, Failure>) -> Result<T> {
+    fn told<T>(&self, call: &'static str, answer: Result<T, DriverError>) -> Result<T> {
         answer.map_err(|failure| self.error(call, failure))
     }
 
     /// Converts a failure of the driver to an error. A failure that destroys the context is recorded.
-    fn error(&self, call: &'static str, failure: Failure) -> Error {
+    fn error(&self, call: &'static str, failure: DriverError) -> Error {
         let (device, why) = (self.name.clone(), failure.to_string());
         if failure.loses_context() {
             let why = format!("{why}, reported by {call}");
@@ -90,7 +90,7 @@ impl Shared {
                 Error::DeviceLost { device, why }
             };
             self.lost.get_or_init(|| lost).clone()
-        } else if failure == Failure::OUT_OF_MEMORY {
+        } else if failure == DriverError::OUT_OF_MEMORY {
             Error::OutOfMemory { bytes: None, device, tensor_bytes_max: None }
         } else {
             Error::Driver { device, call, why }
@@ -139,12 +139,12 @@ impl Shared {
     /// kernel is at fault.
     fn load_error(&self, kernel: &str, text: &str, error: LoadError) -> Error {
         match error.failure {
-            Some(Failure::UNSUPPORTED_PTX_VERSION) => Error::DriverTooOld {
+            Some(DriverError::UNSUPPORTED_PTX_VERSION) => Error::DriverTooOld {
                 kernel: kernel.to_owned(),
                 ptx: module::declared(text, ".version").to_owned(),
                 driver: module::driver_version(),
             },
-            Some(failure) if failure.loses_context() || failure == Failure::OUT_OF_MEMORY => {
+            Some(failure) if failure.loses_context() || failure == DriverError::OUT_OF_MEMORY => {
                 self.error("cuModuleLoadDataEx", failure)
             }
             Some(_) | None => Error::Jit { kernel: kernel.to_owned(), log: error.log },
@@ -154,7 +154,8 @@ impl Shared {
     fn run(&self, kernel: Kernel, launch: &Launch, call: &Call<'_>) -> Result<()> {
         let elements = params::elements(launch, call.symbols)?;
         let addresses: SmallVec<[u64; 8]> = call.buffers.iter().map(address).collect();
-        let values = Values { addresses: &addresses, symbols: call.symbols, scalars: call.scalars, elements };
+        let values =
+            ParamValues { addresses: &addresses, symbols: call.symbols, scalars: call.scalars, elements };
         let mut slots = params::pack(launch, &values)?;
         let pointers = params::pointers(&mut slots);
         let each = params::each(launch, call.symbols)?;
@@ -183,7 +184,7 @@ impl Shared {
         LaunchConfig { grid, block }: LaunchConfig,
         (cluster, shared_bytes): (u32, u32),
         pointers: *mut *mut c_void,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), DriverError> {
         let (function, stream, none) = (kernel.function(), self.stream(), null_mut());
         if cluster == 1 {
             // SAFETY: the caller guarantees the parameters.

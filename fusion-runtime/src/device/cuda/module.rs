@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use fusion_compiler::ir::plan::Text;
 
 use super::driver::{
-    CUfunction, CUmodule, FUNCTION_BLOCK_THREADS_MAX, FUNCTION_LAUNCH_SHARED_BYTES_MAX,
-    FUNCTION_SHARED_BYTES, FUNCTION_SHARED_PERCENT, Failure, FunctionState, Handle, ModuleState, check,
+    CUfunction, CUmodule, DriverError, FUNCTION_BLOCK_THREADS_MAX, FUNCTION_LAUNCH_SHARED_BYTES_MAX,
+    FUNCTION_SHARED_BYTES, FUNCTION_SHARED_PERCENT, FunctionState, Handle, ModuleState, check,
     cuDriverGetVersion, cuFuncGetAttribute, cuFuncSetAttribute, cuModuleGetFunction, cuModuleLoadDataEx,
     cuModuleUnload,
 };
@@ -108,19 +108,19 @@ impl Kernels {
 #[derive(Debug)]
 pub(super) struct LoadError {
     /// The driver's failure, or `None` if the driver was not called.
-    pub(super) failure: Option<Failure>,
+    pub(super) failure: Option<DriverError>,
     /// The compiler's log, with an explanation.
     pub(super) log: String,
 }
 
-impl From<Failure> for LoadError {
-    fn from(failure: Failure) -> LoadError {
+impl From<DriverError> for LoadError {
+    fn from(failure: DriverError) -> LoadError {
         LoadError { failure: Some(failure), log: failure.to_string() }
     }
 }
 
-impl PartialEq<Failure> for LoadError {
-    fn eq(&self, failure: &Failure) -> bool {
+impl PartialEq<DriverError> for LoadError {
+    fn eq(&self, failure: &DriverError) -> bool {
         self.failure == Some(*failure)
     }
 }
@@ -200,7 +200,7 @@ fn shared_percent(threads: i32) -> Option<i32> {
 /// # Safety
 ///
 /// The function belongs to a loaded module.
-unsafe fn take_shared(function: CUfunction, most: u32, threads: i32) -> Result<(), Failure> {
+unsafe fn take_shared(function: CUfunction, most: u32, threads: i32) -> Result<(), DriverError> {
     let mut own = 0;
     // SAFETY: the function is loaded, and the pointer refers to a local variable.
     check(unsafe { cuFuncGetAttribute(&raw mut own, FUNCTION_SHARED_BYTES, function) })?;
@@ -239,19 +239,19 @@ pub(super) fn driver_number() -> Option<i32> {
 }
 
 /// Returns the log of a failed compilation, with an explanation if the driver's own words are unclear.
-fn explain(failure: Failure, text: &str, driver: &str, log: &str) -> String {
+fn explain(failure: DriverError, text: &str, driver: &str, log: &str) -> String {
     // Drivers differ in the failure for code of later GPUs. The text is that of ptxas.
-    let too_new =
-        failure == Failure::NO_BINARY_FOR_GPU || log.contains("SM version specified by .target is higher");
+    let too_new = failure == DriverError::NO_BINARY_FOR_GPU
+        || log.contains("SM version specified by .target is higher");
     let hint = match failure {
-        Failure(_) if too_new => {
+        DriverError(_) if too_new => {
             format!("the kernel is for {} and later, and this GPU is older", declared(text, ".target"))
         }
-        Failure::JIT_COMPILER_NOT_FOUND => {
+        DriverError::JIT_COMPILER_NOT_FOUND => {
             "the driver's PTX compiler (libnvidia-ptxjitcompiler) is not installed".to_owned()
         }
-        Failure::INVALID_PTX => format!("the driver ({driver}) does not accept the text"),
-        Failure(_) => String::new(),
+        DriverError::INVALID_PTX => format!("the driver ({driver}) does not accept the text"),
+        DriverError(_) => String::new(),
     };
     let parts = [failure.to_string(), hint, log.trim_end().to_owned()];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
@@ -275,16 +275,16 @@ mod tests {
 
     #[test]
     fn failures_are_explained() {
-        let cases: [(Failure, &str, &[&str]); 5] = [
-            (Failure::NO_BINARY_FOR_GPU, "", &["sm_80 and later"]),
+        let cases: [(DriverError, &str, &[&str]); 5] = [
+            (DriverError::NO_BINARY_FOR_GPU, "", &["sm_80 and later"]),
             (
-                Failure::INVALID_PTX,
+                DriverError::INVALID_PTX,
                 "ptxas fatal   : SM version specified by .target is higher than default SM version assumed",
                 &["sm_80 and later", "ptxas fatal"],
             ),
-            (Failure::INVALID_PTX, "ptxas error : line 3\n", &["ptxas error : line 3"]),
-            (Failure::JIT_COMPILER_NOT_FOUND, "", &["libnvidia-ptxjitcompiler"]),
-            (Failure(123_456), "why", &["CUDA error 123456\nwhy"]),
+            (DriverError::INVALID_PTX, "ptxas error : line 3\n", &["ptxas error : line 3"]),
+            (DriverError::JIT_COMPILER_NOT_FOUND, "", &["libnvidia-ptxjitcompiler"]),
+            (DriverError(123_456), "why", &["CUDA error 123456\nwhy"]),
         ];
         for (failure, log, expect) in cases {
             let told = explain(failure, TEXT, "CUDA 11.4", log);

@@ -5,7 +5,7 @@ use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use super::driver::{
-    self, CUdevice, ContextState, Current, Failure, Handle, StreamState, attribute, check, cuDeviceGet,
+    self, CUdevice, ContextState, Current, DriverError, Handle, StreamState, attribute, check, cuDeviceGet,
     cuDeviceGetAttribute, cuDeviceGetCount, cuDeviceGetName, cuDevicePrimaryCtxRelease_v2,
     cuDevicePrimaryCtxRetain, cuDeviceTotalMem_v2, cuInit, cuStreamCreateWithPriority, cuStreamDestroy_v2,
     launch_kernel_ex,
@@ -43,10 +43,10 @@ fn find(ordinal: usize) -> Result<CUdevice> {
     answer.map(|()| device).map_err(|failure| no_device(failure.to_string()))
 }
 
-fn why_none(failure: Failure) -> String {
+fn why_none(failure: DriverError) -> String {
     match failure {
-        Failure::NO_DEVICE => format!("this machine has no NVIDIA GPU that its driver knows ({failure})"),
-        Failure(_) => format!("the NVIDIA driver does not start: {failure}"),
+        DriverError::NO_DEVICE => format!("this machine has no NVIDIA GPU that its driver knows ({failure})"),
+        DriverError(_) => format!("the NVIDIA driver does not start: {failure}"),
     }
 }
 
@@ -98,7 +98,7 @@ impl Owned {
     ///
     /// A primary context stays current where none was, like that of the CUDA runtime API. The context of an
     /// application does not.
-    pub(super) fn enter(&self) -> Result<Current, Failure> {
+    pub(super) fn enter(&self) -> Result<Current, DriverError> {
         let current = Current::enter(self.context.0)?;
         Ok(match self.owner {
             Owner::Primary(_) => current.unless_none(),
@@ -144,7 +144,7 @@ pub(crate) fn of_application(
 }
 
 #[cfg(feature = "cust")]
-fn device_of(owned: &Owned) -> Result<CUdevice, Failure> {
+fn device_of(owned: &Owned) -> Result<CUdevice, DriverError> {
     let _current = owned.enter()?;
     let mut device = 0;
     // SAFETY: the pointer refers to a local variable.
@@ -168,7 +168,7 @@ fn wrap(device: CUdevice, owned: Owned, known: impl FnOnce(DeviceFacts) -> Devic
     Ok(Device(Arc::new(Cuda(Arc::new(shared)))))
 }
 
-fn facts(device: CUdevice) -> Result<DeviceFacts, Failure> {
+fn facts(device: CUdevice) -> Result<DeviceFacts, DriverError> {
     let mut bytes = 0;
     // SAFETY: the pointer refers to a local variable.
     check(unsafe { cuDeviceTotalMem_v2(&raw mut bytes, device) })?;
@@ -199,7 +199,7 @@ fn has_clusters(device: CUdevice) -> bool {
     has && driver_number() >= Some(CLUSTER_DRIVER) && launch_kernel_ex().is_some()
 }
 
-fn fact(device: CUdevice, attribute: i32) -> Result<u32, Failure> {
+fn fact(device: CUdevice, attribute: i32) -> Result<u32, DriverError> {
     let mut value = 0;
     // SAFETY: the pointer refers to a local variable.
     check(unsafe { cuDeviceGetAttribute(&raw mut value, attribute, device) })?;
@@ -207,7 +207,7 @@ fn fact(device: CUdevice, attribute: i32) -> Result<u32, Failure> {
 }
 
 /// Returns the name that `nvidia-smi` shows, with the compute capability.
-fn name(device: CUdevice) -> Result<String, Failure> {
+fn name(device: CUdevice) -> Result<String, DriverError> {
     let mut name = [0 as c_char; 256];
     // SAFETY: the driver writes a string with its NUL, truncated to the given length minus one.
     let text = unsafe {
@@ -234,7 +234,7 @@ mod tests {
         if driver::load().is_err() {
             return;
         }
-        assert!(why_none(Failure::NO_DEVICE).contains("no NVIDIA GPU"));
-        assert!(why_none(Failure(803)).contains("does not start"));
+        assert!(why_none(DriverError::NO_DEVICE).contains("no NVIDIA GPU"));
+        assert!(why_none(DriverError(803)).contains("does not start"));
     }
 }

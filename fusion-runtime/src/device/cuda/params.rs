@@ -15,22 +15,22 @@ use crate::kernel::{Launch, PARAMS, ScalarValue};
 /// The storage of one parameter, which uses 4 or 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(align(8))]
-pub(super) struct Slot([u8; 8]);
+pub(super) struct ParamStorage([u8; 8]);
 
-impl Slot {
-    fn wide(value: u64) -> Slot {
-        Slot(value.to_ne_bytes())
+impl ParamStorage {
+    fn wide(value: u64) -> ParamStorage {
+        ParamStorage(value.to_ne_bytes())
     }
 
-    fn word(value: u32) -> Slot {
+    fn word(value: u32) -> ParamStorage {
         let mut bytes = [0; 8];
         bytes[..4].copy_from_slice(&value.to_ne_bytes());
-        Slot(bytes)
+        ParamStorage(bytes)
     }
 }
 
 /// Values that determine the parameters of a launch.
-pub(super) struct Values<'a> {
+pub(super) struct ParamValues<'a> {
     /// Addresses of the buffers' first elements.
     pub(super) addresses: &'a [u64],
     /// Extents, by symbol.
@@ -67,8 +67,9 @@ pub(super) fn shared_bytes(launch: &Launch, symbols: &[i64], block: u32) -> Resu
 }
 
 /// Returns the slots of a launch. An error means that the compiler did not make the plan.
-pub(super) fn pack(launch: &Launch, values: &Values<'_>) -> Result<SmallVec<[Slot; PARAMS]>> {
-    let mut slots: SmallVec<_> = values.addresses.iter().map(|&address| Slot::wide(address)).collect();
+pub(super) fn pack(launch: &Launch, values: &ParamValues<'_>) -> Result<SmallVec<[ParamStorage; PARAMS]>> {
+    let mut slots: SmallVec<_> =
+        values.addresses.iter().map(|&address| ParamStorage::wide(address)).collect();
     for uniform in launch.uniforms.iter() {
         slots.push(slot(launch, uniform, values)?);
     }
@@ -77,11 +78,11 @@ pub(super) fn pack(launch: &Launch, values: &Values<'_>) -> Result<SmallVec<[Slo
 
 /// Returns pointers to the slots, in the form that the driver takes. The pointers are valid as long as the
 /// slots.
-pub(super) fn pointers(slots: &mut [Slot]) -> SmallVec<[*mut c_void; PARAMS]> {
+pub(super) fn pointers(slots: &mut [ParamStorage]) -> SmallVec<[*mut c_void; PARAMS]> {
     slots.iter_mut().map(|slot| (&raw mut *slot).cast()).collect()
 }
 
-fn slot(launch: &Launch, uniform: &UniformArg, values: &Values<'_>) -> Result<Slot> {
+fn slot(launch: &Launch, uniform: &UniformArg, values: &ParamValues<'_>) -> Result<ParamStorage> {
     match uniform {
         UniformArg::Extent(extent) => {
             let value = extent.eval(values.symbols).and_then(|value| u64::try_from(value).ok());
@@ -99,23 +100,23 @@ fn slot(launch: &Launch, uniform: &UniformArg, values: &Values<'_>) -> Result<Sl
     }
 }
 
-fn position(launch: &Launch, value: u64) -> Result<Slot> {
+fn position(launch: &Launch, value: u64) -> Result<ParamStorage> {
     match launch.index {
-        IndexWidth::Bits64 => Ok(Slot::wide(value)),
+        IndexWidth::Bits64 => Ok(ParamStorage::wide(value)),
         IndexWidth::Bits32 => {
             let word = u32::try_from(value);
-            word.map(Slot::word).map_err(|_| bad(launch, "counts with 32 bits what needs more"))
+            word.map(ParamStorage::word).map_err(|_| bad(launch, "counts with 32 bits what needs more"))
         }
     }
 }
 
-fn scalar(value: ScalarValue) -> Slot {
+fn scalar(value: ScalarValue) -> ParamStorage {
     match value {
-        ScalarValue::F32(x) => Slot::word(x.to_bits()),
-        ScalarValue::F64(x) => Slot::wide(x.to_bits()),
-        ScalarValue::I32(x) => Slot::word(x.cast_unsigned()),
-        ScalarValue::U32(x) => Slot::word(x),
-        ScalarValue::Bool(x) => Slot::word(u32::from(x)),
+        ScalarValue::F32(x) => ParamStorage::word(x.to_bits()),
+        ScalarValue::F64(x) => ParamStorage::wide(x.to_bits()),
+        ScalarValue::I32(x) => ParamStorage::word(x.cast_unsigned()),
+        ScalarValue::U32(x) => ParamStorage::word(x),
+        ScalarValue::Bool(x) => ParamStorage::word(u32::from(x)),
     }
 }
 
@@ -147,9 +148,9 @@ mod tests {
 
     fn check(index: IndexWidth, uniforms: Vec<UniformArg>, expect: &[(usize, u64)]) {
         let values =
-            Values { addresses: &[0x7f00_0000_1000], symbols: &[5], scalars: &SCALARS, elements: 40 };
+            ParamValues { addresses: &[0x7f00_0000_1000], symbols: &[5], scalars: &SCALARS, elements: 40 };
         let slots = pack(&launch(index, uniforms), &values).unwrap();
-        assert_eq!(slots[0], Slot(0x7f00_0000_1000_u64.to_ne_bytes()));
+        assert_eq!(slots[0], ParamStorage(0x7f00_0000_1000_u64.to_ne_bytes()));
         for (slot, (size, value)) in slots[1..].iter().zip(expect) {
             assert_eq!(slot.0[..*size], value.to_le_bytes()[..*size]);
         }
@@ -171,7 +172,8 @@ mod tests {
 
     #[test]
     fn what_the_compiler_never_makes_is_an_error() {
-        let values = Values { addresses: &[], symbols: &[1 << 40], scalars: &SCALARS, elements: 1 << 40 };
+        let values =
+            ParamValues { addresses: &[], symbols: &[1 << 40], scalars: &SCALARS, elements: 1 << 40 };
         for uniform in [
             UniformArg::Extent(DimExpr::sym(0)),
             UniformArg::Extent(DimExpr::sym(1)),
@@ -198,7 +200,7 @@ mod tests {
 
     #[test]
     fn pointers_lead_to_the_slots() {
-        let mut slots = [Slot::word(3), Slot::wide(u64::MAX)];
+        let mut slots = [ParamStorage::word(3), ParamStorage::wide(u64::MAX)];
         let pointers = pointers(&mut slots);
         // SAFETY: the pointers refer to the slots, which are alive and aligned.
         let (first, second) = unsafe { (*pointers[0].cast::<u32>(), *pointers[1].cast::<u64>()) };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Shared;
 use super::driver::{
-    CUevent, Failure, check, cuEventCreate, cuEventDestroy_v2, cuEventElapsedTime, cuEventRecord,
+    CUevent, DriverError, check, cuEventCreate, cuEventDestroy_v2, cuEventElapsedTime, cuEventRecord,
     cuEventSynchronize,
 };
 use crate::error::Result;
@@ -14,13 +14,13 @@ use crate::error::Result;
 struct Timer(CUevent);
 
 impl Timer {
-    fn new() -> Result<Timer, Failure> {
+    fn new() -> Result<Timer, DriverError> {
         let mut event: CUevent = null_mut();
         // SAFETY: the pointer refers to a local variable.
         check(unsafe { cuEventCreate(&raw mut event, 0) }).map(|()| Timer(event))
     }
 
-    fn record(&self, shared: &Shared) -> Result<(), Failure> {
+    fn record(&self, shared: &Shared) -> Result<(), DriverError> {
         // SAFETY: the event and the stream are alive and belong to the current context.
         check(unsafe { cuEventRecord(self.0, shared.stream()) })
     }

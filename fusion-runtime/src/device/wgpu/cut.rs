@@ -31,7 +31,7 @@ pub(super) struct Chunk {
 
 /// The range of a buffer that a dispatch binds, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Window {
+pub(super) struct BindingWindow {
     pub(super) start: u64,
     pub(super) end: u64,
 }
@@ -41,7 +41,7 @@ pub(super) struct Window {
 pub(super) struct Cut {
     pub(super) chunk: Chunk,
     /// Windows, in the order of the launch's buffers.
-    pub(super) windows: SmallVec<[Window; 8]>,
+    pub(super) windows: SmallVec<[BindingWindow; 8]>,
     slides: SmallVec<[Slide; 2]>,
 }
 
@@ -169,7 +169,7 @@ impl Cut {
             let (arg, region) = (&launch.buffers[read.buffer], &call.buffers[read.buffer]);
             let all = whole(arg, region, backend.limits.offset_align);
             let start = all.start + read.window(slide.at, bytes) * bytes;
-            self.windows[read.buffer] = Window { start, end: all.end.min(start + bytes) };
+            self.windows[read.buffer] = BindingWindow { start, end: all.end.min(start + bytes) };
         }
     }
 }
@@ -235,18 +235,18 @@ fn window_bytes(backend: &WgpuBackend) -> u64 {
     backend.limits.binding_bytes_max / align * align
 }
 
-fn whole(arg: &BufferArg, region: &Region<'_>, align: u64) -> Window {
+fn whole(arg: &BufferArg, region: &Region<'_>, align: u64) -> BindingWindow {
     binding(arg, region, Chunk { start: 0, end: region.len as u64 }, align)
 }
 
 /// Returns the window for elements of a region. An empty range binds the start of the buffer, which always
 /// exists.
-fn binding(arg: &BufferArg, region: &Region<'_>, elements: Chunk, align: u64) -> Window {
+fn binding(arg: &BufferArg, region: &Region<'_>, elements: Chunk, align: u64) -> BindingWindow {
     if elements.start == elements.end {
-        return Window { start: 0, end: GRANULE };
+        return BindingWindow { start: 0, end: GRANULE };
     }
     let (offset, size) = (region.offset as u64, arg.dtype.size() as u64);
     let start = (offset + elements.start * size) / align * align;
     let end = (offset + elements.end * size).next_multiple_of(GRANULE);
-    Window { start, end }
+    BindingWindow { start, end }
 }

@@ -14,7 +14,7 @@ use crate::kernel::{Launch, ScalarValue};
 
 use super::cut::{Chunk, Cut, chunk_elements};
 use super::fault::Gpu;
-use super::pipeline::{Constants, Passing, Pipeline, WORD};
+use super::pipeline::{OverrideConstants, Passing, Pipeline, WORD};
 use super::pool::{Block, UNIFORM};
 use super::stream::{Arguments, Stream};
 use super::{WgpuBackend, block_of};
@@ -83,7 +83,7 @@ pub(super) fn launch(backend: &WgpuBackend, launch: &Launch, call: &Call<'_>) ->
     let is_even = |count: &u64| count.is_multiple_of(launch.space.grain.max(1).into());
     let rest = launch.team == 1 && ![elements, step.min(elements)].iter().all(is_even);
     // All chunks use one pipeline.
-    let constants = Constants { block, rest, shifted: step < elements };
+    let constants = OverrideConstants { block, rest, shifted: step < elements };
     let mut recorder = backend.recorder()?;
     if backend.pool.forgotten.swap(false, Relaxed) {
         recorder.groups.clear();
@@ -111,7 +111,7 @@ pub(super) fn launch(backend: &WgpuBackend, launch: &Launch, call: &Call<'_>) ->
 fn record(
     backend: &WgpuBackend,
     recorder: &mut Recorder,
-    (launch, text, mut constants): (&Launch, &Text, Constants),
+    (launch, text, mut constants): (&Launch, &Text, OverrideConstants),
     call: &Call<'_>,
     cut: &Cut,
 ) -> Result<()> {

@@ -66,13 +66,13 @@ pub(super) struct Pipelines {
 #[derive(Debug, Default)]
 struct Known {
     /// Pipelines by address and length of a static text, which never changes.
-    by_address: HashMap<(usize, usize, Constants), Arc<Pipeline>>,
-    by_text: HashMap<(String, Constants), Arc<Pipeline>>,
+    by_address: HashMap<(usize, usize, OverrideConstants), Arc<Pipeline>>,
+    by_text: HashMap<(String, OverrideConstants), Arc<Pipeline>>,
 }
 
 /// The constants that a kernel is compiled with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Constants {
+pub(super) struct OverrideConstants {
     /// Number of threads of a workgroup.
     pub(super) block: u32,
     /// True if whole vectors leave elements.
@@ -100,7 +100,12 @@ impl Pipelines {
     }
 
     /// Returns the pipeline of a launch, which is compiled at its first use.
-    pub(super) fn get(&self, launch: &Launch, text: &Text, constants: Constants) -> Result<Arc<Pipeline>> {
+    pub(super) fn get(
+        &self,
+        launch: &Launch,
+        text: &Text,
+        constants: OverrideConstants,
+    ) -> Result<Arc<Pipeline>> {
         let mut known = lock(&self.known);
         let address = match text {
             Cow::Borrowed(text) => Some((text.as_ptr() as usize, text.len(), constants)),
@@ -127,7 +132,7 @@ impl Pipelines {
     /// Returns the names of the kernels compiled so far.
     #[cfg(test)]
     pub(super) fn kernels(&self) -> Vec<String> {
-        let text = |(text, _): &(String, Constants)| {
+        let text = |(text, _): &(String, OverrideConstants)| {
             let name = text.split_once("\nfn ").and_then(|(_, rest)| rest.split_once('('));
             name.map_or_else(String::new, |(name, _)| name.into())
         };
@@ -135,7 +140,7 @@ impl Pipelines {
     }
 
     /// Compiles a kernel. The error contains the messages of wgpu and the driver.
-    fn compile(&self, launch: &Launch, text: &str, constants: Constants) -> Result<Pipeline> {
+    fn compile(&self, launch: &Launch, text: &str, constants: OverrideConstants) -> Result<Pipeline> {
         self.gpu.check()?;
         let uniform_bytes = launch.uniforms.len() * WORD;
         if uniform_bytes > UNIFORM_BYTES {
@@ -170,7 +175,7 @@ impl Pipelines {
         })
     }
 
-    fn build(&self, launch: &Launch, text: &str, constants: Constants, passing: Passing) -> Pipeline {
+    fn build(&self, launch: &Launch, text: &str, constants: OverrideConstants, passing: Passing) -> Pipeline {
         let device = &self.gpu.device;
         let label = Some(&*launch.kernel);
         let uniform_bytes = launch.uniforms.len() * WORD;

@@ -22,7 +22,7 @@ pub(super) const UNIFORM: wgpu::BufferUsages = wgpu::BufferUsages::UNIFORM;
 /// Idle bytes that are kept regardless of the peak of memory in use.
 const IDLE_BYTES_MIN: u64 = 64 << 20;
 
-/// A buffer with a number. Numbers are never reused.
+/// A block of device memory: a buffer with a number. Numbers are never reused.
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) buffer: wgpu::Buffer,
@@ -101,7 +101,7 @@ impl fmt::Debug for WgpuMemory {
 pub(super) struct Pool {
     gpu: Gpu,
     bytes_max: u64,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     ids: AtomicU64,
     /// Number of buffers made so far.
     pub(super) made: AtomicU64,
@@ -110,7 +110,7 @@ pub(super) struct Pool {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PoolState {
     /// Idle buffers by size, each with the time of its return. The latest returned is last.
     idle: HashMap<u64, Vec<(u64, Block)>>,
     idle_bytes: u64,
@@ -184,7 +184,7 @@ impl Pool {
     }
 }
 
-impl State {
+impl PoolState {
     fn gained(&mut self, size: u64) {
         self.live_bytes += size;
         self.live_bytes_peak = self.live_bytes_peak.max(self.live_bytes);

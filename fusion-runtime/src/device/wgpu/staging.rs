@@ -18,7 +18,7 @@ const STAGED_BYTES_MAX: u64 = 4 * STAGE_BYTES_MAX as u64;
 
 /// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
+pub(super) enum Transfer {
     /// From the host to the device.
     Upload,
     /// From the device to the host.
@@ -29,7 +29,7 @@ pub(super) enum Direction {
 #[derive(Debug)]
 pub(super) struct Stages {
     gpu: Gpu,
-    direction: Direction,
+    direction: Transfer,
     idle: Arc<Mutex<Vec<wgpu::Buffer>>>,
     /// Bytes of all buffers made, without freed upload buffers.
     bytes: u64,
@@ -38,7 +38,7 @@ pub(super) struct Stages {
 }
 
 impl Stages {
-    pub(super) fn new(gpu: Gpu, direction: Direction) -> Stages {
+    pub(super) fn new(gpu: Gpu, direction: Transfer) -> Stages {
         Stages { gpu, direction, idle: Arc::default(), bytes: 0, made: AtomicU64::new(0) }
     }
 
@@ -53,7 +53,7 @@ impl Stages {
             if let Some(i) = idle.iter().rposition(|buffer| buffer.size() == size) {
                 return Ok(Some(idle.swap_remove(i)));
             }
-            while self.direction == Direction::Upload && self.bytes + size > STAGED_BYTES_MAX {
+            while self.direction == Transfer::Upload && self.bytes + size > STAGED_BYTES_MAX {
                 let Some(other) = idle.pop() else { return Ok(None) };
                 self.bytes -= other.size();
             }
@@ -63,8 +63,8 @@ impl Stages {
 
     fn make(&mut self, size: u64) -> Result<wgpu::Buffer> {
         let (usage, mapped_at_creation) = match self.direction {
-            Direction::Upload => (wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC, true),
-            Direction::ReadBack => (wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST, false),
+            Transfer::Upload => (wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC, true),
+            Transfer::ReadBack => (wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST, false),
         };
         let label = Some("fusion staging");
         let buffer =

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::error::Result;
 
 use super::fault::Gpu;
-use super::staging::{self, Direction, STAGE_BYTES_MAX, Stages};
+use super::staging::{self, STAGE_BYTES_MAX, Stages, Transfer};
 
 /// Number of commands of a full batch: few enough that the device stays busy, many enough to amortise a
 /// submission.
@@ -68,8 +68,8 @@ impl Stream {
             pipeline: None,
             commands: 0,
             under_way: VecDeque::new(),
-            uploads: Stages::new(gpu.clone(), Direction::Upload),
-            read_backs: Stages::new(gpu.clone(), Direction::ReadBack),
+            uploads: Stages::new(gpu.clone(), Transfer::Upload),
+            read_backs: Stages::new(gpu.clone(), Transfer::ReadBack),
             filled: Vec::new(),
             uniforms: Uniforms { buffer: uniforms, bytes: Vec::new(), align },
             submissions: AtomicU64::new(0),
@@ -125,7 +125,7 @@ impl Stream {
     /// Records an upload. The bytes are copied before the function returns.
     pub(super) fn upload(&mut self, to: &wgpu::Buffer, offset: u64, bytes: &[u8]) -> Result<()> {
         for (i, part) in bytes.chunks(STAGE_BYTES_MAX).enumerate() {
-            let stage = self.stage(Direction::Upload, part.len())?;
+            let stage = self.stage(Transfer::Upload, part.len())?;
             staging::fill(&self.gpu, &stage, part)?;
             let start = offset + (i * STAGE_BYTES_MAX) as u64;
             self.copy((&stage, 0), (to, start), part.len().next_multiple_of(4) as u64);
@@ -138,7 +138,7 @@ impl Stream {
     /// Records a copy to the host and submits it. The caller maps the staging buffer, and returns it to
     /// `read_backs()`.
     pub(super) fn read_back(&mut self, from: &wgpu::Buffer, start: u64, end: u64) -> Result<wgpu::Buffer> {
-        let stage = self.stage(Direction::ReadBack, (end - start) as usize)?;
+        let stage = self.stage(Transfer::ReadBack, (end - start) as usize)?;
         self.copy((from, start), (&stage, 0), end - start);
         self.submit()?;
         Ok(stage)
@@ -156,11 +156,11 @@ impl Stream {
     }
 
     /// Returns a staging buffer, and waits until one is free.
-    fn stage(&mut self, direction: Direction, bytes: usize) -> Result<wgpu::Buffer> {
+    fn stage(&mut self, direction: Transfer, bytes: usize) -> Result<wgpu::Buffer> {
         loop {
             let stages = match direction {
-                Direction::Upload => &mut self.uploads,
-                Direction::ReadBack => &mut self.read_backs,
+                Transfer::Upload => &mut self.uploads,
+                Transfer::ReadBack => &mut self.read_backs,
             };
             if let Some(stage) = stages.take(bytes)? {
                 return Ok(stage);

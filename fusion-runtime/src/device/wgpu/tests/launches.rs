@@ -1,7 +1,7 @@
 //! Launches compute the right values: sizes, views, folded grids, chunks, and both ways of passing uniforms.
 
 use super::*;
-use crate::device::wgpu::pipeline::Constants;
+use crate::device::wgpu::pipeline::OverrideConstants;
 
 const SIZES: [usize; 7] = [1, 3, 4, 31, 33, 65_537, 5_000_000];
 
@@ -94,7 +94,7 @@ fn both_ways_of_passing_uniforms_are_taken() {
         let Code::Wgsl(text) = &launch.code else { unreachable!("made above") };
         Ok(gpu
             .pipelines
-            .get(&launch, text, Constants { block: gpu.block, rest: true, shifted: true })?
+            .get(&launch, text, OverrideConstants { block: gpu.block, rest: true, shifted: true })?
             .passing
             .clone())
     };
