@@ -206,7 +206,7 @@ impl FusionAnalyzer {
 
 /// A value of the graph of some nodes.
 #[derive(Clone)]
-struct Operand {
+struct NodeValue {
     value: Value,
     /// Number of elements; none for an input with any number.
     elements: Option<usize>,
@@ -222,7 +222,7 @@ fn build(
     elements: &dyn Fn(usize) -> Option<usize>,
 ) -> Result<(Graph, Vec<usize>)> {
     let mut graph = Graph::new("kernel");
-    let mut values: HashMap<usize, Operand> = HashMap::new();
+    let mut values: HashMap<usize, NodeValue> = HashMap::new();
     let mut inputs = Vec::new();
     for node in nodes {
         for &input in node.inputs.iter().filter(|&&input| nodes.iter().all(|other| other.id != input)) {
@@ -234,11 +234,11 @@ fn build(
                     None => format!("I{input}"),
                 };
                 let value = graph.input_of(&input.to_string(), DType::F32, &dims)?;
-                vacant.insert(Operand { value, elements: elements(input), shape: None });
+                vacant.insert(NodeValue { value, elements: elements(input), shape: None });
                 inputs.push(input);
             }
         }
-        let operands: Option<Vec<Operand>> =
+        let operands: Option<Vec<NodeValue>> =
             node.inputs.iter().map(|input| values.get(input).cloned()).collect();
         let fits = operands.ok_or_else(|| String::from("an input of the node comes after it"));
         let fits = fits.and_then(|operands| fit(node, &operands).map(|()| operands));
@@ -269,7 +269,7 @@ fn build(
         }
         let value = graph.node(&node.node(is_single), &read)?;
         let (elements, shape) = (Some(node.elements()), Some(node.shape.clone()));
-        values.insert(node.id, Operand { value, elements, shape });
+        values.insert(node.id, NodeValue { value, elements, shape });
     }
     for output in outputs {
         let Some(operand) = values.get(output) else { continue };
@@ -280,7 +280,7 @@ fn build(
 }
 
 /// Checks that a node has the shape that its operands give it.
-fn fit(node: &FusionNode, operands: &[Operand]) -> Result<(), String> {
+fn fit(node: &FusionNode, operands: &[NodeValue]) -> Result<(), String> {
     let (shape, elements) = (&node.shape, node.elements());
     if let FusableOp::Reduce(_) = node.op {
         return match elements {

@@ -315,7 +315,7 @@ fn ordered(layers: &[GraphNode]) -> Result<Vec<GraphNode>> {
         }
         if let Some(unknown) = layer.inputs.iter().find(|input| !numbers.contains(*input)) {
             let message = format!("it reads the layer {unknown}, which the graph does not have");
-            return Err(Lowering::wrong(layer, message));
+            return Err(LayerLowering::wrong(layer, message));
         }
     }
     let (mut left, mut made, mut all) = (layers.to_vec(), HashSet::new(), Vec::new());
@@ -342,7 +342,7 @@ type Shaped = (Value, Vec<String>);
 /// Builds the graph of layers. Also returns their values by number.
 fn lowered(layers: &[GraphNode]) -> Result<(Graph, HashMap<usize, Shaped>)> {
     let mut lowering =
-        Lowering { graph: Graph::new("layers"), values: HashMap::new(), extents: HashMap::new() };
+        LayerLowering { graph: Graph::new("layers"), values: HashMap::new(), extents: HashMap::new() };
     for layer in layers {
         let value = lowering.layer(layer)?;
         lowering.values.insert(layer.id, value);
@@ -350,19 +350,22 @@ fn lowered(layers: &[GraphNode]) -> Result<(Graph, HashMap<usize, Shaped>)> {
     Ok((lowering.graph, lowering.values))
 }
 
-struct Lowering {
+struct LayerLowering {
     graph: Graph,
     values: HashMap<usize, Shaped>,
     /// Extents of the dims that have one extent in all calls.
     extents: HashMap<String, usize>,
 }
 
-impl Lowering {
+impl LayerLowering {
     fn layer(&mut self, layer: &GraphNode) -> Result<Shaped> {
         let most = layer.op.inputs();
         if layer.inputs.len() > most {
             let (s, given) = (if most == 1 { "" } else { "s" }, layer.inputs.len());
-            return Err(Lowering::wrong(layer, format!("it takes {most} input{s}, and {given} are given")));
+            return Err(LayerLowering::wrong(
+                layer,
+                format!("it takes {most} input{s}, and {given} are given"),
+            ));
         }
         match &layer.op {
             Operation::Conv2d { channels, kernel } => self.conv2d(layer, *channels, *kernel),
@@ -393,7 +396,7 @@ impl Lowering {
             Some(&is) if is != wanted => {
                 let message =
                     format!("its {role} has {is} elements along a dim, and the layer takes {wanted}");
-                Err(Lowering::wrong(layer, message))
+                Err(LayerLowering::wrong(layer, message))
             }
             Some(_) | None => Ok(()),
         }
@@ -425,7 +428,10 @@ impl Lowering {
         if dims.len() == rank {
             return Ok((value, dims));
         }
-        Err(Lowering::wrong(layer, format!("its input has {} dims, and the layer takes {rank}", dims.len())))
+        Err(LayerLowering::wrong(
+            layer,
+            format!("its input has {} dims, and the layer takes {rank}", dims.len()),
+        ))
     }
 
     fn conv2d(
@@ -434,9 +440,9 @@ impl Lowering {
         channels: usize,
         (height, width): (usize, usize),
     ) -> Result<Shaped> {
-        let x = self.operand(layer, (0, "input"), &Lowering::own(layer, &["N", "C", "H", "W"]))?;
-        let (x, dims) = Lowering::of_rank(layer, x, 4)?;
-        let own = Lowering::own(layer, &["O", "KH", "KW", "P", "Q"]);
+        let x = self.operand(layer, (0, "input"), &LayerLowering::own(layer, &["N", "C", "H", "W"]))?;
+        let (x, dims) = LayerLowering::of_rank(layer, x, 4)?;
+        let own = LayerLowering::own(layer, &["O", "KH", "KW", "P", "Q"]);
         let weight = [
             format!("{} = {channels}", own[0]),
             dims[1].clone(),
@@ -460,7 +466,7 @@ impl Lowering {
     }
 
     fn batch_norm(&mut self, layer: &GraphNode, channels: usize) -> Result<Shaped> {
-        let mut wants = Lowering::own(layer, &["N", "C", "H", "W"]);
+        let mut wants = LayerLowering::own(layer, &["N", "C", "H", "W"]);
         wants[1] += &format!(" = {channels}");
         let (x, dims) = self.operand(layer, (0, "input"), &wants)?;
         // Every layer has two dims or more.
@@ -475,21 +481,21 @@ impl Lowering {
     }
 
     fn activation(&mut self, layer: &GraphNode, op: UnaryOp) -> Result<Shaped> {
-        let (x, dims) = self.operand(layer, (0, "input"), &Lowering::own(layer, &["N", "D"]))?;
+        let (x, dims) = self.operand(layer, (0, "input"), &LayerLowering::own(layer, &["N", "D"]))?;
         Ok((self.graph.unary(op, x)?, dims))
     }
 
     fn product(&mut self, layer: &GraphNode, (m, n, k): (usize, usize, usize)) -> Result<Shaped> {
-        let own = Lowering::own(layer, &["M", "N", "K"]);
+        let own = LayerLowering::own(layer, &["M", "N", "K"]);
         let a =
             self.operand(layer, (0, "input"), &[format!("{} = {m}", own[0]), format!("{} = {k}", own[2])])?;
-        let (a, mut dims) = Lowering::of_rank(layer, a, 2)?;
+        let (a, mut dims) = LayerLowering::of_rank(layer, a, 2)?;
         self.check_extent(layer, "input", (&dims[0], m))?;
         self.check_extent(layer, "input", (&dims[1], k))?;
         let inner = dims.pop().unwrap_or_default();
         let is_layer = layer.inputs.get(1).is_some_and(|id| self.values.contains_key(id));
         let b = self.operand(layer, (1, "weight"), &[inner.clone(), format!("{} = {n}", own[1])])?;
-        let (b, columns) = Lowering::of_rank(layer, b, 2)?;
+        let (b, columns) = LayerLowering::of_rank(layer, b, 2)?;
         self.check_extent(layer, "weight", (&columns[0], k))?;
         self.check_extent(layer, "weight", (&columns[1], n))?;
         // A layer may be made with the dims of the other operand, such as the same layer.
@@ -532,7 +538,7 @@ impl Lowering {
     }
 
     fn element_wise(&mut self, layer: &GraphNode, symbol: &str, role: &str) -> Result<Shaped> {
-        let (a, dims) = self.operand(layer, (0, "input"), &Lowering::own(layer, &["N", "D"]))?;
+        let (a, dims) = self.operand(layer, (0, "input"), &LayerLowering::own(layer, &["N", "D"]))?;
         let last = dims.last().cloned().into_iter().collect::<Vec<_>>();
         let (b, other) = self.operand(layer, (1, role), &last)?;
         let is_layer = other.len() == dims.len();
@@ -541,17 +547,20 @@ impl Lowering {
     }
 
     fn softmax(&mut self, layer: &GraphNode, dim: i32) -> Result<Shaped> {
-        let (x, dims) = self.operand(layer, (0, "input"), &Lowering::own(layer, &["N", "D"]))?;
+        let (x, dims) = self.operand(layer, (0, "input"), &LayerLowering::own(layer, &["N", "D"]))?;
         let rank = dims.len() as i32;
         let Some(along) = (-rank..rank).contains(&dim).then(|| dims[dim.rem_euclid(rank) as usize].clone())
         else {
-            return Err(Lowering::wrong(layer, format!("its input has {rank} dims, and none is dim {dim}")));
+            return Err(LayerLowering::wrong(
+                layer,
+                format!("its input has {rank} dims, and none is dim {dim}"),
+            ));
         };
         Ok((self.graph.node(&Node::Softmax(along), &[x])?, dims))
     }
 
     fn layer_norm(&mut self, layer: &GraphNode) -> Result<Shaped> {
-        let (x, dims) = self.operand(layer, (0, "input"), &Lowering::own(layer, &["N", "D"]))?;
+        let (x, dims) = self.operand(layer, (0, "input"), &LayerLowering::own(layer, &["N", "D"]))?;
         let last = dims[dims.len() - 1].clone();
         let weight = self.tensor(layer, "weight", std::slice::from_ref(&last))?.0;
         let bias = self.tensor(layer, "bias", std::slice::from_ref(&last))?.0;
@@ -560,14 +569,14 @@ impl Lowering {
     }
 
     fn attention(&mut self, layer: &GraphNode, heads: usize, dim: usize) -> Result<Shaped> {
-        let own = Lowering::own(layer, &["T", "S", "H", "E", "F"]);
+        let own = LayerLowering::own(layer, &["T", "S", "H", "E", "F"]);
         let head = format!("{} = {heads}", own[2]);
         let [key, value] = [&own[3], &own[4]].map(|name| format!("{name} = {dim}"));
         let mut operand = |i, role, dims: [&String; 3], names: [&String; 3]| {
             let dims: Vec<String> = dims.into_iter().cloned().collect();
             let names: Vec<String> = names.into_iter().cloned().collect();
             let given = self.operand(layer, (i, role), &dims)?;
-            let (operand, has) = Lowering::of_rank(layer, given, 3)?;
+            let (operand, has) = LayerLowering::of_rank(layer, given, 3)?;
             self.check_extent(layer, role, (&has[1], heads))?;
             self.check_extent(layer, role, (&has[2], dim))?;
             self.renamed(operand, &has, &names)

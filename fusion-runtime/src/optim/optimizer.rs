@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::arena::Layout;
-use super::rule::{Precision, Rule, States, Step};
+use super::rule::{Precision, Rule, States, UpdateArgs};
 use super::shadow_copy::{AnyShadowCopy, ShadowCopy};
 use super::state_8bit::State8Bit;
 use super::state_bf16::StateBf16;
@@ -260,7 +260,7 @@ impl Optimizer {
             None => (None, Default::default()),
         };
         let taken = params.update(|p| {
-            let step = Step { p, g, factor, calls, skipped, lr, followed: None };
+            let step = UpdateArgs { p, g, factor, calls, skipped, lr, followed: None };
             match first {
                 Some(first) => first.step(rule, states, step),
                 None => rule.step(states, step),

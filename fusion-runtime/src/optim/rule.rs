@@ -235,7 +235,7 @@ macro_rules! rules {
 rules! { Sgd Adam AdamW RmsProp Adagrad Lion }
 
 /// Arguments of every update kernel, except the states.
-pub(super) struct Step<'a, T: Float> {
+pub(super) struct UpdateArgs<'a, T: Float> {
     pub(super) p: &'a mut Tensor<f32>,
     pub(super) g: &'a Tensor<f32>,
     /// Factor of the gradients; negative for a skipped step.
@@ -249,11 +249,11 @@ pub(super) struct Step<'a, T: Float> {
     pub(super) followed: Option<(&'a mut Tensor<T>, f32)>,
 }
 
-impl<'a, T: Float> Step<'a, T> {
+impl<'a, T: Float> UpdateArgs<'a, T> {
     /// Returns the step with a shadow copy.
-    pub(super) fn followed_by<U: Float>(self, q: &'a mut Tensor<U>, taken: f32) -> Step<'a, U> {
-        let Step { p, g, factor, calls, skipped, lr, .. } = self;
-        Step { p, g, factor, calls, skipped, lr, followed: Some((q, taken)) }
+    pub(super) fn followed_by<U: Float>(self, q: &'a mut Tensor<U>, taken: f32) -> UpdateArgs<'a, U> {
+        let UpdateArgs { p, g, factor, calls, skipped, lr, .. } = self;
+        UpdateArgs { p, g, factor, calls, skipped, lr, followed: Some((q, taken)) }
     }
 
     /// Runs a step over the elements from `start` on, as tensors of this shape.
@@ -261,15 +261,15 @@ impl<'a, T: Float> Step<'a, T> {
         &mut self,
         start: usize,
         shape: Shape,
-        run: impl FnOnce(Step<'_, T>) -> Result<()>,
+        run: impl FnOnce(UpdateArgs<'_, T>) -> Result<()>,
     ) -> Result<()> {
-        let Step { p, g, factor, calls, skipped, lr, followed } = self;
+        let UpdateArgs { p, g, factor, calls, skipped, lr, followed } = self;
         let g = &g.part(start, shape.clone());
         let (calls, factor, skipped, lr) = (*calls, *factor, *skipped, *lr);
         p.lend(start, shape.clone(), |p| match followed {
-            None => run(Step { p, g, factor, calls, skipped, lr, followed: None }),
+            None => run(UpdateArgs { p, g, factor, calls, skipped, lr, followed: None }),
             Some((q, taken)) => q.lend(start, shape, |q| {
-                run(Step { p, g, factor, calls, skipped, lr, followed: Some((q, *taken)) })
+                run(UpdateArgs { p, g, factor, calls, skipped, lr, followed: Some((q, *taken)) })
             }),
         })
     }
@@ -287,7 +287,7 @@ pub(super) enum States<'a> {
 /// Calls the update kernel for a step, with or without a shadow copy, for these states and options.
 macro_rules! call {
     ($step:expr, [$plain:ident $followed:ident], [$($s:expr),*], [$($option:expr),*]) => {{
-        let $crate::optim::rule::Step { p, g, factor, calls, skipped, lr, followed } = $step;
+        let $crate::optim::rule::UpdateArgs { p, g, factor, calls, skipped, lr, followed } = $step;
         match followed {
             None => update::$plain(p, $($s,)* g, factor, calls as f32, skipped, lr, $($option),*),
             Some((q, taken)) => {
@@ -357,7 +357,7 @@ impl Rule {
     }
 
     /// Runs one step as one launch, or two with states of 8 bits.
-    pub(super) fn step<T: Float>(&self, states: States<'_>, step: Step<'_, T>) -> Result<()> {
+    pub(super) fn step<T: Float>(&self, states: States<'_>, step: UpdateArgs<'_, T>) -> Result<()> {
         let states = match (states, self.adam()) {
             (States::F32(states), Some(numbers)) => return numbers.step(states, step),
             (States::Bf16(state_bf16), Some(numbers)) => return state_bf16.step(numbers, step),
@@ -395,7 +395,7 @@ impl Rule {
 }
 
 impl Sgd {
-    fn step<T: Float>(self, states: &mut [Tensor<f32>], step: Step<'_, T>) -> Result<()> {
+    fn step<T: Float>(self, states: &mut [Tensor<f32>], step: UpdateArgs<'_, T>) -> Result<()> {
         let Sgd { momentum, dampening, weight_decay, nesterov, maximize, .. } = self;
         let (up, l2) = (sign(maximize), weight_decay as f32);
         if momentum == 0.0 {
@@ -412,7 +412,7 @@ impl Sgd {
 }
 
 impl RmsProp {
-    fn step<T: Float>(self, states: &mut [Tensor<f32>], step: Step<'_, T>) -> Result<()> {
+    fn step<T: Float>(self, states: &mut [Tensor<f32>], step: UpdateArgs<'_, T>) -> Result<()> {
         let RmsProp { alpha, eps, weight_decay, momentum, centered, maximize, .. } = self;
         let (fresh, eps, up, l2) = (fresh(alpha), eps as f32, sign(maximize), weight_decay as f32);
         let kept = momentum as f32;
@@ -470,7 +470,7 @@ pub(super) struct AdamNumbers {
 }
 
 impl AdamNumbers {
-    pub(super) fn step<T: Float>(self, states: &mut [Tensor<f32>], step: Step<'_, T>) -> Result<()> {
+    pub(super) fn step<T: Float>(self, states: &mut [Tensor<f32>], step: UpdateArgs<'_, T>) -> Result<()> {
         let AdamNumbers { fresh: [fresh1, fresh2], logs: [log1, log2], eps, up, l2, decay } = self;
         if let [m, v, w] = states {
             return call!(

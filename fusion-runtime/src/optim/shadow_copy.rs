@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt::Debug;
 
 use super::Arena;
-use super::rule::{Rule, States, Step, fresh};
+use super::rule::{Rule, States, UpdateArgs, fresh};
 use super::update;
 use crate::device::Device;
 use crate::error::Result;
@@ -37,7 +37,7 @@ pub(super) trait AnyShadowCopy: Debug + Send + Sync {
     fn bytes(&self) -> usize;
 
     /// Runs a step that updates the shadow copy in the same launch.
-    fn step(&mut self, rule: &Rule, states: States<'_>, step: Step<'_, f32>) -> Result<()>;
+    fn step(&mut self, rule: &Rule, states: States<'_>, step: UpdateArgs<'_, f32>) -> Result<()>;
 
     /// Updates the shadow copy in a launch of its own. A skipped step, with counts `before` < `skipped`,
     /// changes nothing.
@@ -79,7 +79,7 @@ impl<T: Float> AnyShadowCopy for ShadowCopy<T> {
         self.arena.bytes()
     }
 
-    fn step(&mut self, rule: &Rule, states: States<'_>, step: Step<'_, f32>) -> Result<()> {
+    fn step(&mut self, rule: &Rule, states: States<'_>, step: UpdateArgs<'_, f32>) -> Result<()> {
         let ema_weight = self.ema_weight;
         self.arena.update(|q| rule.step(states, step.followed_by(q, ema_weight)))
     }

@@ -4,7 +4,7 @@
 
 use super::Arena;
 use super::arena::BLOCK;
-use super::rule::{AdamNumbers, Step, call};
+use super::rule::{AdamNumbers, UpdateArgs, call};
 use super::update;
 use crate::device::Device;
 use crate::error::Result;
@@ -71,7 +71,7 @@ impl State8Bit {
         &mut self,
         small: &mut [Tensor<f32>],
         numbers: AdamNumbers,
-        mut step: Step<'_, T>,
+        mut step: UpdateArgs<'_, T>,
     ) -> Result<()> {
         // Elements without a gradient so far do not move, nor does the padding of the last block. A NaN would
         // destroy its block.

@@ -3,7 +3,7 @@
 use half::bf16;
 
 use super::Arena;
-use super::rule::{AdamNumbers, Step, call};
+use super::rule::{AdamNumbers, UpdateArgs, call};
 use super::update;
 use crate::device::Device;
 use crate::error::Result;
@@ -39,7 +39,7 @@ impl StateBf16 {
     }
 
     /// Runs one step as one launch.
-    pub(super) fn step<T: Float>(&mut self, numbers: AdamNumbers, step: Step<'_, T>) -> Result<()> {
+    pub(super) fn step<T: Float>(&mut self, numbers: AdamNumbers, step: UpdateArgs<'_, T>) -> Result<()> {
         let AdamNumbers { fresh: [fresh1, fresh2], logs: [log1, log2], eps, up, l2, decay } = numbers;
         let seed = step.calls as u32;
         call!(
