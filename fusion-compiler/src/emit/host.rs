@@ -6,6 +6,7 @@
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 
+use super::tokens::{placed, rustc_tokens, tokens};
 use super::{cpu_entries, static_plan};
 use crate::KernelCode;
 use crate::check::{ElementType, Failure, Inline, ParamType, Returns, Signature};
@@ -394,31 +395,6 @@ impl<'s> Host<'s> {
         let runtime = self.runtime;
         quote!(<#runtime::__private::Arg<'_> as ::core::convert::From<_>>::from(#value))
     }
-}
-
-/// Rust that this crate emitted.
-pub(super) fn tokens(text: &str) -> TokenStream {
-    // rustc's own lexer where there is one: the portable one, which `parse` asks first, goes through a text twice and keeps it.
-    if proc_macro::is_available() {
-        return rustc_tokens(text).into();
-    }
-    text.parse().unwrap_or_else(|error| unreachable!("emitted Rust is tokens: {error}"))
-}
-
-fn rustc_tokens(text: &str) -> proc_macro::TokenStream {
-    text.parse().unwrap_or_else(|error| unreachable!("emitted Rust is tokens: {error}"))
-}
-
-/// The same tokens at this place.
-fn placed(tokens: proc_macro::TokenStream, place: proc_macro::Span) -> proc_macro::TokenStream {
-    let token = |mut token: proc_macro::TokenTree| {
-        if let proc_macro::TokenTree::Group(group) = &token {
-            token = proc_macro::Group::new(group.delimiter(), placed(group.stream(), place)).into();
-        }
-        token.set_span(place);
-        token
-    };
-    tokens.into_iter().map(token).collect()
 }
 
 /// The CPU kernels of a plan, each with the function that gives what runs it.

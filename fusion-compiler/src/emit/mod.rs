@@ -16,6 +16,7 @@ mod inline_values;
 pub mod ptx;
 pub mod rust;
 mod static_plan;
+mod tokens;
 pub mod wgsl;
 
 /// Lines with indentation.

@@ -72,5 +72,5 @@ fn code(kernel: &str, code: &KernelCode, first: &[(&str, &str)]) -> TokenStream 
 
 /// A text of a kernel with the lines that it has, for whoever reads what the macro made.
 pub(super) fn literal(text: &str) -> TokenStream {
-    super::host::tokens(&format!("r#\"{text}\"#"))
+    super::tokens::tokens(&format!("r#\"{text}\"#"))
 }

@@ -24,6 +24,7 @@ use combine_partials::{Merge, merges};
 
 mod combine_partials;
 mod global_then_rows;
+mod graph_writer;
 pub(super) mod rebuild;
 
 pub(super) use global_then_rows::global_then_rows;
