@@ -3,7 +3,7 @@
 use fusion_compiler::ir::dim::DimExpr;
 use fusion_compiler::ir::dtype::{Const, DType, saturate, wrap};
 use fusion_compiler::ir::graph::{
-    Access, Axis, AxisId, AxisSet, Dest, Graph, Node, NodeId, NodeKind, Output, Param, ParamId, ParamKind,
+    Access, AxisId, AxisSet, Dest, Dim, Graph, Node, NodeId, NodeKind, Output, Param, ParamId, ParamKind,
     Reduce, SpanId,
 };
 use fusion_compiler::ir::op::Op;
@@ -19,7 +19,7 @@ fn graph() -> (Graph, NodeId, NodeId) {
     let mut graph = Graph::new("reference");
     graph.symbols = vec!["N".into(), "D".into()];
     for (name, sym) in [("N", 0), ("D", 1)] {
-        graph.axes.push(Axis { name: name.into(), extent: DimExpr::sym(sym) });
+        graph.axes.push(Dim { name: name.into(), extent: DimExpr::sym(sym) });
     }
     let mut tensor = |name: &str, axes: Vec<AxisId>| {
         let id = ParamId(graph.params.len() as u16);

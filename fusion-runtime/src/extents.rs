@@ -4,7 +4,7 @@
 //! these extents runs only after a check has failed.
 
 use fusion_compiler::ir::dim::DimExpr;
-use fusion_compiler::ir::plan::{Dim, Product, Sum, Use};
+use fusion_compiler::ir::plan::{ConcatDim, Dim, SplitDim, Use};
 use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
@@ -18,17 +18,17 @@ pub(crate) fn extent_of(plan: &Plan, dim: &Dim, symbols: &[i64]) -> Result<usize
 
 /// Checks all derived dims for these extents.
 pub(crate) fn check(plan: &Plan, symbols: &[i64]) -> Result<()> {
-    for product in plan.products.iter() {
-        check_product(plan, product, symbols)?;
+    for split in plan.splits.iter() {
+        check_split(plan, split, symbols)?;
     }
-    plan.sums.iter().try_for_each(|sum| check_sum(plan, sum, symbols))
+    plan.concats.iter().try_for_each(|concat| check_concat(plan, concat, symbols))
 }
 
 /// Checks a dim that is the product of others.
-fn check_product(plan: &Plan, product: &Product, symbols: &[i64]) -> Result<()> {
-    let Product { whole, parts, library } = product;
+fn check_split(plan: &Plan, split: &SplitDim, symbols: &[i64]) -> Result<()> {
+    let SplitDim { whole, parts, library } = split;
     let extent = extent_of(plan, whole, symbols)?;
-    if is_product(product, symbols) {
+    if is_product(split, symbols) {
         return Ok(());
     }
     let (function, dim) = (plan.name.to_string(), whole.name.to_string());
@@ -87,34 +87,34 @@ fn part_of(part: &Dim, symbols: &[i64]) -> Option<usize> {
     part.extent.eval(symbols).and_then(|extent| usize::try_from(extent).ok())
 }
 
-fn is_product(Product { whole, parts, .. }: &Product, symbols: &[i64]) -> bool {
+fn is_product(SplitDim { whole, parts, .. }: &SplitDim, symbols: &[i64]) -> bool {
     let mut parts = parts.iter().map(|part| part_of(part, symbols));
     let product = parts.try_fold(1, |product: usize, part| product.checked_mul(part?));
     product.is_some() && product == part_of(whole, symbols)
 }
 
 /// Checks a dim with coordinate arithmetic.
-fn check_sum(plan: &Plan, sum: &Sum, symbols: &[i64]) -> Result<()> {
-    let Some((extent, parts)) = extents(sum, symbols) else {
-        let invalid = [&sum.whole].into_iter().chain(sum.parts.iter());
+fn check_concat(plan: &Plan, concat: &ConcatDim, symbols: &[i64]) -> Result<()> {
+    let Some((extent, parts)) = extents(concat, symbols) else {
+        let invalid = [&concat.whole].into_iter().chain(concat.parts.iter());
         let invalid = invalid.map(|dim| (dim, dim.extent.eval(symbols))).find(|(_, extent)| extent.is_none());
-        let dim = invalid.map_or(&sum.whole, |(dim, _)| dim).name.to_string();
+        let dim = invalid.map_or(&concat.whole, |(dim, _)| dim).name.to_string();
         return Err(Error::InvalidExtent { function: plan.name.to_string(), dim });
     };
     match (is_sum(extent, &parts), usize::try_from(extent)) {
         (true, Ok(_)) if i32::try_from(extent).is_ok() => Ok(()),
         (true, Ok(extent)) => {
-            let (function, dim) = (plan.name.to_string(), sum.whole.name.to_string());
-            Err(Error::TooLong { function, by: name(&sum.of), dim, extent })
+            let (function, dim) = (plan.name.to_string(), concat.whole.name.to_string());
+            Err(Error::TooLong { function, by: name(&concat.of), dim, extent })
         }
-        (false, _) | (_, Err(_)) => Err(misplaced(plan, sum, symbols, (extent, &parts))),
+        (false, _) | (_, Err(_)) => Err(misplaced(plan, concat, symbols, (extent, &parts))),
     }
 }
 
 /// Returns the extent of the whole and of each part, if all have one.
-fn extents(sum: &Sum, symbols: &[i64]) -> Option<(i64, SmallVec<[i64; 8]>)> {
-    let parts = sum.parts.iter().map(|part| part.extent.eval(symbols));
-    Some((sum.whole.extent.eval(symbols)?, parts.collect::<Option<_>>()?))
+fn extents(concat: &ConcatDim, symbols: &[i64]) -> Option<(i64, SmallVec<[i64; 8]>)> {
+    let parts = concat.parts.iter().map(|part| part.extent.eval(symbols));
+    Some((concat.whole.extent.eval(symbols)?, parts.collect::<Option<_>>()?))
 }
 
 fn is_sum(extent: i64, parts: &[i64]) -> bool {
@@ -135,8 +135,8 @@ fn name(of: &Use) -> Box<str> {
 }
 
 /// Returns the error for parts that do not add up to their dim, in terms of the call.
-fn misplaced(plan: &Plan, sum: &Sum, symbols: &[i64], (extent, parts): (i64, &[i64])) -> Error {
-    let Sum { whole, parts: dims, of } = sum;
+fn misplaced(plan: &Plan, concat: &ConcatDim, symbols: &[i64], (extent, parts): (i64, &[i64])) -> Error {
+    let ConcatDim { whole, parts: dims, of } = concat;
     let (function, dim) = (plan.name.to_string(), whole.name.to_string());
     let fits = fits(plan, symbols, whole, dims);
     let made = |dim: &Dim, wants: String, extent: i64| {
@@ -216,12 +216,12 @@ fn fits(plan: &Plan, symbols: &[i64], whole: &Dim, parts: &[Dim]) -> Box<str> {
 
 /// Returns true if all checks pass for these extents.
 fn passes(plan: &Plan, symbols: &[i64]) -> bool {
-    plan.products.iter().all(|product| is_product(product, symbols))
-        && plan.sums.iter().all(|sum| extents_pass(sum, symbols))
+    plan.splits.iter().all(|split| is_product(split, symbols))
+        && plan.concats.iter().all(|concat| extents_pass(concat, symbols))
 }
 
-fn extents_pass(sum: &Sum, symbols: &[i64]) -> bool {
-    let found = extents(sum, symbols);
+fn extents_pass(concat: &ConcatDim, symbols: &[i64]) -> bool {
+    let found = extents(concat, symbols);
     found.is_some_and(|(extent, parts)| i32::try_from(extent).is_ok() && is_sum(extent, &parts))
 }
 

@@ -220,8 +220,8 @@ mod tests {
             symbols: Owned(vec![Borrowed("N"), Borrowed("D")]),
             params: Borrowed(&[]),
             nonempty: Borrowed(&[]),
-            products: Borrowed(&[]),
-            sums: Borrowed(&[]),
+            splits: Borrowed(&[]),
+            concats: Borrowed(&[]),
             outputs: Borrowed(&[]),
             programs: Owned(vec![Program {
                 target: Target::Wgsl,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::build::{Builder, Env};
 use crate::diag;
 use crate::ir::dim::DimExpr;
-use crate::ir::graph::{AXES_MAX, Axis, AxisId, AxisSet, Node, NodeId, NodeKind, SpanId, Sum, Use};
+use crate::ir::graph::{AXES_MAX, AxisId, AxisSet, ConcatDim, Dim, Node, NodeId, NodeKind, SpanId, Use};
 use crate::ir::op::Op;
 use crate::parse;
 use crate::parse::ast::{Expr, ExprKind};
@@ -69,11 +69,11 @@ pub(super) fn join(b: &mut Builder<'_>, id: NodeId, (made, known): (AxisId, Axis
     if differ || comes_from(b, id, known) {
         return None;
     }
-    let swap = |axis: &Axis| if *axis == old { new.clone() } else { axis.clone() };
-    let checks = b.graph.sums.iter().filter(|sum| !matches!(sum.of, Use::Coordinates(_)));
+    let swap = |axis: &Dim| if *axis == old { new.clone() } else { axis.clone() };
+    let checks = b.graph.concats.iter().filter(|sum| !matches!(sum.of, Use::Coordinates(_)));
     let checks = checks.filter(|sum| sum.whole == old || sum.parts.contains(&old));
-    let checks: Vec<Sum> = checks
-        .map(|sum| Sum {
+    let checks: Vec<ConcatDim> = checks
+        .map(|sum| ConcatDim {
             whole: swap(&sum.whole),
             parts: sum.parts.iter().map(swap).collect(),
             of: sum.of.clone(),

@@ -13,7 +13,7 @@ use super::weak::Weak;
 use crate::diag::{self, Diagnostics, Message};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
-use crate::ir::graph::{Axis, AxisId, AxisSet, Graph, Node, NodeId, NodeKind, ParamId, SpanId};
+use crate::ir::graph::{AxisId, AxisSet, Dim, Graph, Node, NodeId, NodeKind, ParamId, SpanId};
 use crate::parse::ast::{self, At};
 use crate::parse::{Capture, Places};
 
@@ -300,7 +300,7 @@ impl<'a> Builder<'a> {
 
     /// Adds an axis. There must be room.
     pub(super) fn axis(&mut self, name: &str, extent: DimExpr) -> AxisId {
-        self.graph.axes.push(Axis { name: name.into(), extent });
+        self.graph.axes.push(Dim { name: String::from(name).into(), extent });
         AxisId((self.graph.axes.len() - 1) as u8)
     }
 
@@ -309,17 +309,17 @@ impl<'a> Builder<'a> {
         if axes.is_empty() {
             return String::from("no dims");
         }
-        diag::dims(axes.iter().map(|axis| self.graph.axis(axis).name.as_str()))
+        diag::dims(axes.iter().map(|axis| &*self.graph.axis(axis).name))
     }
 
     /// Returns the names of axes in this order as text: `N, D`.
     pub(super) fn names_text(&self, axes: &[AxisId]) -> String {
-        axes.iter().map(|&axis| self.graph.axis(axis).name.as_str()).collect::<Vec<_>>().join(", ")
+        axes.iter().map(|&axis| &*self.graph.axis(axis).name).collect::<Vec<_>>().join(", ")
     }
 
     /// Returns axes in this order as text: `[N, D]`.
     pub(super) fn order_text(&self, axes: &[AxisId]) -> String {
-        diag::dims(axes.iter().map(|&axis| self.graph.axis(axis).name.as_str()))
+        diag::dims(axes.iter().map(|&axis| &*self.graph.axis(axis).name))
     }
 
     /// Returns the name of the library function that the user called, or `own` outside of the library.

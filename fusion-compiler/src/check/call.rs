@@ -353,7 +353,7 @@ fn last_dim(b: &Builder<'_>, env: &Env, args: &[Arg]) -> String {
         _ => None,
     });
     let order = value.map(|var| order::of_all(b, [&var.value].into_iter())).unwrap_or_default();
-    order.last().map_or_else(|| String::from("N"), |&axis| b.graph.axis(axis).name.clone())
+    order.last().map_or_else(|| String::from("N"), |&axis| b.graph.axis(axis).name.to_string())
 }
 
 fn bind<'a>(

@@ -4,7 +4,7 @@
 //! Each operation computes an index along a dim for every element of its result.
 //!
 //! Invariant: an index without a condition is always in range. Known extents are checked here, and the others
-//! by `Graph::sums` at each call.
+//! by `Graph::concats` at each call.
 
 use super::build::{Builder, Env, ExprValue, Form};
 use super::expr::single;
@@ -14,7 +14,7 @@ use super::{axes, dims};
 use crate::diag::{self, Message};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
-use crate::ir::graph::{Axis, AxisId, AxisSet, Node, NodeId, NodeKind, SpanId, Sum, Use};
+use crate::ir::graph::{AxisId, AxisSet, ConcatDim, Dim, Node, NodeId, NodeKind, SpanId, Use};
 use crate::ir::op::Op;
 use crate::parse::ast::{Arg, At, Binary, Expr, ExprKind, Pattern, Unary};
 
@@ -409,7 +409,7 @@ impl IndexCall<'_, '_> {
     }
 
     /// Records a call-time check that the extents of consecutive parts add up to the extent of the whole.
-    fn sum(&mut self, at: At, whole: AxisId, parts: Vec<Axis>, of: Use) -> Option<()> {
+    fn sum(&mut self, at: At, whole: AxisId, parts: Vec<Dim>, of: Use) -> Option<()> {
         let total = parts.iter().map(|part| part.extent.clone()).reduce(|sum, next| sum + next)?;
         let axis = self.b.graph.axis(whole);
         if let (Some(is), Some(wants)) = (axis.extent.as_const(), total.as_const()) {
@@ -420,7 +420,7 @@ impl IndexCall<'_, '_> {
             return Some(());
         }
         let whole = axis.clone();
-        self.b.graph.check(Sum { whole, parts, of });
+        self.b.graph.check(ConcatDim { whole, parts: parts.into(), of });
         Some(())
     }
 
@@ -502,8 +502,8 @@ fn parts(args: &[Arg]) -> Option<(&Expr, Vec<(&Expr, &Expr)>)> {
     (plain && pairs.len() > 1).then_some((to, pairs))
 }
 
-fn named(name: String, extent: DimExpr) -> Axis {
-    Axis { name, extent }
+fn named(name: String, extent: DimExpr) -> Dim {
+    Dim { name: name.into(), extent }
 }
 
 fn difference(a: &DimExpr, b: &DimExpr) -> DimExpr {

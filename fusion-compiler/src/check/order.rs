@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::build::{Builder, ExprValue};
 use super::{axes, value};
-use crate::ir::graph::{AxisId, AxisSet, NodeId, NodeKind, Split};
+use crate::ir::graph::{AxisId, AxisSet, NodeId, NodeKind, SplitDim};
 use crate::ir::op::Op;
 
 /// Returns the axes of all values without duplicates, ordered by first occurrence.
@@ -71,7 +71,7 @@ fn of_one(b: &Builder<'_>, id: NodeId, orders: &FxHashMap<NodeId, Vec<AxisId>>) 
                 // A cast that adds dims broadcasts the value.
                 return natural;
             }
-            let is_of_parts = |split: &&Split| {
+            let is_of_parts = |split: &&SplitDim| {
                 let is_new = |part: &AxisId| stays(part) && !order.contains(part);
                 order.contains(&split.whole) && !stays(&split.whole) && split.parts.iter().all(is_new)
             };

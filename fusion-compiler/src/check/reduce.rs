@@ -10,7 +10,7 @@ use super::{axes, dims, rename, split};
 use crate::diag::{self, hints};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
-use crate::ir::graph::{Axis, AxisId, AxisSet, Math, Node, NodeId, NodeKind, Reduce, SpanId, Sum, Use};
+use crate::ir::graph::{AxisId, AxisSet, ConcatDim, Dim, Math, Node, NodeId, NodeKind, Reduce, SpanId, Use};
 use crate::ir::op::Op;
 use crate::parse::ast::{Arg, At, Expr, ExprKind};
 
@@ -267,9 +267,9 @@ pub(super) fn index(b: &mut Builder<'_>, env: &Env, at: At, args: &[Arg]) -> Exp
 fn within_i32(b: &mut Builder<'_>, axes: &[AxisId]) {
     let extent = DimExpr::product(axes.iter().map(|&axis| &b.graph.axis(axis).extent));
     let fits = extent.as_const().is_some_and(|extent| i32::try_from(extent).is_ok());
-    let whole = Axis { name: b.names_text(axes), extent };
+    let whole = Dim { name: b.names_text(axes).into(), extent };
     if !fits {
         let of = Use::Coordinates(b.called("index"));
-        b.graph.check(Sum { parts: vec![whole.clone()], whole, of });
+        b.graph.check(ConcatDim { parts: vec![whole.clone()].into(), whole, of });
     }
 }

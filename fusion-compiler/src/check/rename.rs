@@ -16,7 +16,7 @@ use super::value::{dtype_of, known, typed};
 use super::{dims, index, split};
 use crate::diag;
 use crate::ir::dtype::DType;
-use crate::ir::graph::{Axis, AxisId, AxisSet, Graph, NodeId, NodeKind, Param, ParamId, ParamKind};
+use crate::ir::graph::{AxisId, AxisSet, Dim, Graph, NodeId, NodeKind, Param, ParamId, ParamKind};
 use crate::parse::ast::{Arg, At, Block, Expr, ExprKind, Pattern, Stmt};
 
 /// Evaluates `rename(x, T -> S)`.
@@ -139,9 +139,9 @@ fn nodes_of(value: &ExprValue) -> Vec<NodeId> {
 /// Returns the value of a template after one created axis became the caller's dim of that name.
 fn adopted(b: &mut Builder<'_>, env: &mut Env, made: AxisId, value: ExprValue) -> ExprValue {
     let ExprValue::Node(id) = value else { return value };
-    let Axis { name, extent } = b.graph.axis(made).clone();
+    let Dim { name, extent } = b.graph.axis(made).clone();
     match env.dim(&name) {
-        None if env.var(&name).is_none() => env.dims.push((name, vec![made])),
+        None if env.var(&name).is_none() => env.dims.push((name.into_owned(), vec![made])),
         Some(&[known]) if known == made => {}
         Some(&[known]) if b.graph.axis(known).extent == extent => {
             match substitute(b, id, (made, known), &mut BTreeMap::new()) {

@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::axes::substitute;
 use super::build::Builder;
-use crate::ir::graph::{AxisId, AxisSet, Graph, Node, NodeId, NodeKind, Sum, Use};
+use crate::ir::graph::{AxisId, AxisSet, ConcatDim, Graph, Node, NodeId, NodeKind, Use};
 use crate::target::tuning_table::all;
 
 /// Old and new axis of a renaming.
@@ -86,7 +86,7 @@ fn view(
 fn reaches(graph: &mut Graph, axis: AxisId) {
     let own = graph.axis(axis).clone();
     let of = Use::Coordinates("rename".into());
-    graph.check(Sum { whole: own.clone(), parts: vec![own], of });
+    graph.check(ConcatDim { whole: own.clone(), parts: vec![own].into(), of });
 }
 
 /// Returns true if these values are cheap to recompute along another axis.

@@ -223,7 +223,7 @@ impl Session {
         match &self.values[value.0 as usize] {
             ExprValue::Node(id) => {
                 let node = self.graph.node(*id);
-                let names = node.axes.iter().map(|axis| self.graph.axis(axis).name.as_str());
+                let names = node.axes.iter().map(|axis| &*self.graph.axis(axis).name);
                 format!("{}{}", node.dtype, diag::dims(names))
             }
             ExprValue::Weak(number) => String::from(if number.is_float { "f32[]" } else { "i32[]" }),
@@ -251,7 +251,7 @@ impl Session {
         match &self.values[value.0 as usize] {
             ExprValue::Node(id) => {
                 let axes = self.graph.node(*id).axes;
-                axes.iter().map(|axis| self.graph.axis(axis).name.clone()).collect()
+                axes.iter().map(|axis| self.graph.axis(axis).name.to_string()).collect()
             }
             ExprValue::Weak(_) | ExprValue::Tuple(_) | ExprValue::Unknown => Vec::new(),
         }

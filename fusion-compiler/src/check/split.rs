@@ -14,7 +14,7 @@ use super::{axes, dims, weak};
 use crate::diag;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
-use crate::ir::graph::{AXES_MAX, AxisId, AxisSet, Graph, Library, Node, NodeId, NodeKind, SpanId, Split};
+use crate::ir::graph::{AXES_MAX, AxisId, AxisSet, Graph, Library, Node, NodeId, NodeKind, SpanId, SplitDim};
 use crate::ir::op::Op;
 use crate::parse::ast::{Arg, At, Expr, ExprKind};
 
@@ -101,7 +101,7 @@ pub(super) fn regroup(
 }
 
 /// Returns the axes of the whole and of its parts. At most one of them may be new, and is created.
-fn axes(b: &mut Builder<'_>, env: &mut Env, way: Regrouping, one: &Expr, several: &Expr) -> Option<Split> {
+fn axes(b: &mut Builder<'_>, env: &mut Env, way: Regrouping, one: &Expr, several: &Expr) -> Option<SplitDim> {
     let ExprKind::Tuple(names) = &several.kind else {
         b.error(several.at, way.usage());
         return None;
@@ -166,7 +166,7 @@ fn axes(b: &mut Builder<'_>, env: &mut Env, way: Regrouping, one: &Expr, several
     }
     let whole = axes.remove(0);
     let library = library(b, several, &axes);
-    Some(Split { whole, parts: axes, library })
+    Some(SplitDim { whole, parts: axes, library })
 }
 
 /// Checks that no part has 0 elements. The message for a whole of known extent lists the numbers that divide it,
@@ -202,7 +202,7 @@ fn library(b: &Builder<'_>, several: &Expr, parts: &[AxisId]) -> Option<Library>
 }
 
 /// Returns the message for parts whose product differs from the extent of the whole.
-fn uneven(b: &Builder<'_>, split: &Split, whole: i64, parts: i64) -> diag::Message {
+fn uneven(b: &Builder<'_>, split: &SplitDim, whole: i64, parts: i64) -> diag::Message {
     let name = &b.graph.axis(split.whole).name;
     let Some(Library { function, unnamed }) = &split.library else {
         return diag::split_extents(name, whole, parts);
@@ -228,7 +228,7 @@ fn as_before(b: &Builder<'_>, env: &mut Env, whole: &Expr, parts: &[Expr]) {
         ExprKind::Name(name) => env.var(name).is_none() && env.axis(name).is_none_or(|known| known == axis),
         _ => false,
     };
-    let same = |split: &&Split| {
+    let same = |split: &&SplitDim| {
         split.whole == whole && split.parts.len() == parts.len() && parts.iter().zip(&split.parts).all(is)
     };
     if !parts.iter().any(|part| matches!(part.kind, ExprKind::Sized(..))) {
@@ -375,8 +375,8 @@ pub(super) fn declare(
 }
 
 /// Records a split. Returns false if the whole already has other parts, or if it is among its own parts.
-fn register(b: &mut Builder<'_>, split: &Split) -> bool {
-    let is_known = |known: &Split| known.whole == split.whole && known.parts == split.parts;
+fn register(b: &mut Builder<'_>, split: &SplitDim) -> bool {
+    let is_known = |known: &SplitDim| known.whole == split.whole && known.parts == split.parts;
     if b.graph.splits.iter().any(is_known) {
         return true;
     }
@@ -524,7 +524,7 @@ fn reports_overlaps(b: &mut Builder<'_>) -> bool {
     let (graph, splits) = (&b.graph, &b.graph.splits);
     let name = |axis: AxisId| &graph.axis(axis).name;
     for node in &graph.nodes {
-        for (i, Split { whole, .. }) in splits.iter().enumerate() {
+        for (i, SplitDim { whole, .. }) in splits.iter().enumerate() {
             let parts = graph.parts(&[*whole]);
             let part = |node: &Node| {
                 let part = parts.iter().copied().find(|&part| node.axes.contains(part));
@@ -532,7 +532,7 @@ fn reports_overlaps(b: &mut Builder<'_>) -> bool {
             };
             let other = |node: &Node| {
                 let shared =
-                    |other: &&Split| graph.parts(&other.parts).iter().any(|part| parts.contains(part));
+                    |other: &&SplitDim| graph.parts(&other.parts).iter().any(|part| parts.contains(part));
                 let others = splits[i + 1..].iter().filter(|other| node.axes.contains(other.whole));
                 others.filter(shared).find(|_| node.axes.contains(*whole)).map(|other| other.whole)
             };

@@ -9,6 +9,16 @@ use std::ops;
 
 use serde::{Deserialize, Serialize};
 
+/// A named dim of a tensor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Dim {
+    /// Name of the dim in the user's code, for messages.
+    pub name: Cow<'static, str>,
+    /// Extent of the dim: a symbol, a constant (`C = 3`), or an expression of both. The first parameter of a
+    /// plan with a lone symbol binds the symbol; all other extents are checked.
+    pub extent: DimExpr,
+}
+
 /// One step of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum DimOp {

@@ -12,6 +12,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 pub use super::axes::{AXES_MAX, AxisId, AxisSet};
+pub use super::dim::Dim;
 use super::dim::DimExpr;
 use super::dtype::{Const, DType};
 use super::op::Op;
@@ -34,7 +35,7 @@ pub const UNROLLED_MAX: i64 = 64;
 /// A dim that combines several axes, the last of which varies fastest. Only parameters and results use the
 /// whole.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Split {
+pub struct SplitDim {
     /// The combined axis. A call checks that this extent is the product of the parts' extents.
     pub whole: AxisId,
     /// The combined axes, outermost first.
@@ -71,23 +72,14 @@ pub enum Use {
 
 /// A dim that concatenates the elements of several parts. Operations compute coordinates along the dim from
 /// the parts' extents.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Sum {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ConcatDim {
     /// The concatenated dim. A call checks that this extent is the sum of the parts' extents and fits `i32`.
-    pub whole: Axis,
-    /// The parts in order, by name. A call checks that no part has a negative extent.
-    pub parts: Vec<Axis>,
+    pub whole: Dim,
+    /// The parts in order. A call checks that no part has a negative extent.
+    pub parts: Cow<'static, [Dim]>,
     /// The operation that the check is for, which errors name.
     pub of: Use,
-}
-
-/// A named dimension.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Axis {
-    /// Name of the axis in the user's code.
-    pub name: String,
-    /// Extent of the axis: a symbol, a constant (`C = 3`), or an expression of both.
-    pub extent: DimExpr,
 }
 
 /// The kinds of access that a function has to a tensor.
@@ -305,13 +297,13 @@ pub struct Graph {
     /// Names of the extents that are known only at run time; `DimOp::Sym(i)` is the i-th.
     pub symbols: Vec<String>,
     /// All axes of the function.
-    pub axes: Vec<Axis>,
+    pub axes: Vec<Dim>,
     /// Parameters in signature order, then views of them.
     pub params: Vec<Param>,
     /// Dims that combine several axes.
-    pub splits: Vec<Split>,
+    pub splits: Vec<SplitDim>,
     /// Dims that concatenate several parts.
-    pub sums: Vec<Sum>,
+    pub concats: Vec<ConcatDim>,
     /// Nodes in topological order.
     pub nodes: Vec<Node>,
     /// Results: those in place first, in the order of their parameters, then those returned.
@@ -335,7 +327,7 @@ impl Graph {
             axes: Vec::new(),
             params: Vec::new(),
             splits: Vec::new(),
-            sums: Vec::new(),
+            concats: Vec::new(),
             nodes: Vec::new(),
             outputs: Vec::new(),
             fusing: Fusing::On,
@@ -364,7 +356,7 @@ impl Graph {
     }
 
     /// Returns the axis of this number.
-    pub fn axis(&self, id: AxisId) -> &Axis {
+    pub fn axis(&self, id: AxisId) -> &Dim {
         &self.axes[usize::from(id.0)]
     }
 
@@ -378,14 +370,14 @@ impl Graph {
     }
 
     /// Adds a check to the calls of the function, unless an existing check covers it.
-    pub fn check(&mut self, sum: Sum) {
+    pub fn check(&mut self, concat: ConcatDim) {
         // Every check of a dim checks the range of its coordinates, too.
-        let covers = |known: &Sum| match sum.of {
-            Use::Coordinates(_) => known.whole == sum.whole,
-            Use::Position(_) | Use::Range(..) | Use::Padding(..) | Use::Concat => *known == sum,
+        let covers = |known: &ConcatDim| match concat.of {
+            Use::Coordinates(_) => known.whole == concat.whole,
+            Use::Position(_) | Use::Range(..) | Use::Padding(..) | Use::Concat => *known == concat,
         };
-        if !self.sums.iter().any(covers) {
-            self.sums.push(sum);
+        if !self.concats.iter().any(covers) {
+            self.concats.push(concat);
         }
     }
 

@@ -18,10 +18,11 @@ mod contraction;
 mod summary;
 pub mod wgsl;
 
+pub use super::dim::Dim;
 use super::dim::DimExpr;
 use super::dtype::DType;
 use super::graph::Access;
-pub use super::graph::Use;
+pub use super::graph::{ConcatDim, Use};
 use super::kernel::IndexWidth;
 pub use super::kernel::UniformArg;
 pub use condition::{Condition, Limits};
@@ -45,9 +46,9 @@ pub struct Plan<C: Clone + 'static> {
     /// Dims along which a maximum or a minimum is taken, which does not exist without elements.
     pub nonempty: List<Dim>,
     /// Dims that combine several dims.
-    pub products: List<Product>,
+    pub splits: List<SplitDim>,
     /// Dims that concatenate several parts.
-    pub sums: List<Sum>,
+    pub concats: List<ConcatDim>,
     /// Tensors that a call creates.
     pub outputs: List<Output>,
     /// Programs for each target, in order of preference. A device runs the first one for which it has enough
@@ -71,10 +72,10 @@ pub struct Lack {
 impl<C: Clone + 'static> Plan<C> {
     /// Replaces the code of all launches. `map` gets the name and the code of a kernel.
     pub fn map_code<D: Clone + 'static>(self, mut map: impl FnMut(&Text, C) -> D) -> Plan<D> {
-        let Plan { name, symbols, params, nonempty, products, sums, outputs, programs, lacks, summary } =
+        let Plan { name, symbols, params, nonempty, splits, concats, outputs, programs, lacks, summary } =
             self;
         let programs = list(programs, |program| program.map_code(&mut map));
-        Plan { name, symbols, params, nonempty, products, sums, outputs, programs, lacks, summary }
+        Plan { name, symbols, params, nonempty, splits, concats, outputs, programs, lacks, summary }
     }
 
     /// Returns the program that a device of this target runs.
@@ -190,19 +191,9 @@ pub enum ParamKind {
     Dim(u16),
 }
 
-/// A dim of a tensor.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Dim {
-    /// Name of the dim in the user's code, for messages.
-    pub name: Text,
-    /// Extent of the dim. The first parameter with a lone symbol binds the symbol; all other extents are
-    /// checked.
-    pub extent: DimExpr,
-}
-
 /// A dim that combines several dims.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Product {
+pub struct SplitDim {
     /// The combined dim. A call checks that this extent is the product of the parts' extents.
     pub whole: Dim,
     /// The combined dims, outermost first. User code has no name for unnamed parts, which belong to
@@ -210,18 +201,6 @@ pub struct Product {
     pub parts: List<Dim>,
     /// The library function that splits the dim, if any.
     pub library: Option<Text>,
-}
-
-/// A dim that concatenates several parts. Operations compute coordinates along the dim from the parts'
-/// extents.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Sum {
-    /// The concatenated dim. A call checks that this extent is the sum of the parts' extents and fits `i32`.
-    pub whole: Dim,
-    /// The parts in order. A call checks that no part has a negative extent.
-    pub parts: List<Dim>,
-    /// The operation that the check is for, which errors name.
-    pub of: Use,
 }
 
 /// A tensor that a call creates.

@@ -37,15 +37,17 @@ impl fmt::Display for Graph {
             let whole = &self.axis(split.whole).name;
             writeln!(f, "  {whole} is {}", self.order_text(&split.parts))?;
         }
-        for sum in &self.sums {
-            if sum.parts == [sum.whole.clone()] {
-                writeln!(f, "  {} within i32", sum.whole.name)?;
+        for concat in &self.concats {
+            if *concat.parts == [concat.whole.clone()] {
+                writeln!(f, "  {} within i32", concat.whole.name)?;
                 continue;
             }
-            let parts =
-                sum.parts.iter().map(|part| format!("{}: {}", part.name, part.extent.display(&self.symbols)));
+            let parts = concat
+                .parts
+                .iter()
+                .map(|part| format!("{}: {}", part.name, part.extent.display(&self.symbols)));
             let parts = parts.collect::<Vec<_>>().join(" + ");
-            writeln!(f, "  {} is {parts}", sum.whole.name)?;
+            writeln!(f, "  {} is {parts}", concat.whole.name)?;
         }
         if !self.looped.is_empty() {
             writeln!(f, "  {} in loops", self.set_text(self.looped))?;
@@ -130,7 +132,7 @@ impl Graph {
 
     /// Formats a set of axes as `[N, C]`, or as an empty text for no axes.
     fn set_text(&self, axes: AxisSet) -> String {
-        let names: Vec<&str> = axes.iter().map(|axis| self.axis(axis).name.as_str()).collect();
+        let names: Vec<&str> = axes.iter().map(|axis| &*self.axis(axis).name).collect();
         if names.is_empty() { String::new() } else { format!("[{}]", names.join(", ")) }
     }
 }

@@ -20,10 +20,11 @@ pub fn graph(graph: &Graph) -> Result<(), String> {
         let known = axis.extent.symbols().all(|sym| usize::from(sym) < graph.symbols.len());
         ensure(known, || format!("axis {}: unknown symbol in its extent", axis.name))?;
     }
-    for sum in &graph.sums {
-        let mut symbols = [&sum.whole].into_iter().chain(&sum.parts).flat_map(|axis| axis.extent.symbols());
+    for concat in &graph.concats {
+        let mut symbols =
+            [&concat.whole].into_iter().chain(concat.parts.iter()).flat_map(|axis| axis.extent.symbols());
         let known = symbols.all(|sym| usize::from(sym) < graph.symbols.len());
-        ensure(known, || String::from("a sum of unknown extents"))?;
+        ensure(known, || String::from("a concatenation of unknown extents"))?;
     }
     let fixed = |axis: AxisId| {
         graph.axes.get(usize::from(axis.0)).is_some_and(|axis| axis.extent.as_const().is_some())
@@ -254,7 +255,7 @@ fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::super::dim::DimExpr;
-    use super::super::graph::{Axis, SpanId};
+    use super::super::graph::{Dim, SpanId};
     use super::super::op::Op;
     use super::*;
 
@@ -281,7 +282,7 @@ mod tests {
         let mut sample = Graph::new("sample");
         sample.symbols.push(String::from("N"));
         let extents = [("N", DimExpr::sym(0)), ("C", DimExpr::constant(3))];
-        sample.axes = extents.map(|(name, extent)| Axis { name: name.into(), extent }).into();
+        sample.axes = extents.map(|(name, extent)| Dim { name: name.into(), extent }).into();
         sample.params = vec![
             param("x", ParamKind::Tensor { axes: vec![N, C], access: Access::Read }),
             param("p", ParamKind::Tensor { axes: vec![N], access: Access::ReadWrite }),

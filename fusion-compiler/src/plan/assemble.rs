@@ -13,7 +13,7 @@ use crate::ir::graph::{self, Access, AxisId, AxisSet, Graph, NodeId, NodeKind, P
 use crate::ir::kernel::BufferId;
 use crate::ir::op::Op;
 use crate::ir::plan::{
-    Dest, Dim, Output, Param, ParamKind, Product, Program, Slot, Step, Sum, Temporary, Text, Variant,
+    Dest, Dim, Output, Param, ParamKind, Program, Slot, SplitDim, Step, Temporary, Text, Variant,
 };
 use crate::schedule::{Operand, Scratch, Work};
 
@@ -87,38 +87,26 @@ pub fn params(graph: &Graph) -> Vec<Param> {
 }
 
 /// Returns the dims whose extent is the product of other extents.
-pub fn products(graph: &Graph) -> Vec<Product> {
-    let product = |split: &graph::Split| {
+pub fn splits(graph: &Graph) -> Vec<SplitDim> {
+    let split = |split: &graph::SplitDim| {
         let mut parts = dims(graph, &split.parts);
         for (part, axis) in parts.iter_mut().zip(&split.parts) {
             if split.library.as_ref().is_some_and(|library| library.unnamed.contains(*axis)) {
                 part.name = Text::default();
             }
         }
-        Product {
+        SplitDim {
             whole: dims(graph, &[split.whole]).remove(0),
             parts: parts.into(),
             library: split.library.as_ref().map(|library| library.function.clone().into()),
         }
     };
-    graph.splits.iter().map(product).collect()
-}
-
-/// Returns the dims whose extent is the sum of other extents.
-pub fn sums(graph: &Graph) -> Vec<Sum> {
-    let dim = |axis: &graph::Axis| Dim { name: axis.name.clone().into(), extent: axis.extent.clone() };
-    let sum = |sum: &graph::Sum| Sum {
-        whole: dim(&sum.whole),
-        parts: sum.parts.iter().map(dim).collect(),
-        of: sum.of.clone(),
-    };
-    graph.sums.iter().map(sum).collect()
+    graph.splits.iter().map(split).collect()
 }
 
 /// Returns the dims of these axes.
 pub fn dims(graph: &Graph, axes: &[AxisId]) -> Vec<Dim> {
-    let axes = axes.iter().map(|&axis| graph.axis(axis));
-    axes.map(|axis| Dim { name: axis.name.clone().into(), extent: axis.extent.clone() }).collect()
+    axes.iter().map(|&axis| graph.axis(axis).clone()).collect()
 }
 
 /// Builds the program of a target. `compile` returns the variants of a group.

@@ -9,7 +9,7 @@ use crate::schedule::contraction::{NoContraction, Product, factors};
 /// Returns the title of a product: `contraction along K: M × N`.
 pub(super) fn title(graph: &Graph, product: &Product) -> String {
     let names = |axes: &[AxisId]| {
-        let names: Vec<&str> = axes.iter().map(|&axis| graph.axis(axis).name.as_str()).collect();
+        let names: Vec<&str> = axes.iter().map(|&axis| &*graph.axis(axis).name).collect();
         names.join(", ")
     };
     let Product { batch, rows, cols, depth, .. } = product;
@@ -22,7 +22,7 @@ pub(super) fn classes(graph: &Graph, group: &Group) -> Vec<String> {
     let class = |&sum: &NodeId| {
         let (along, of) = factors(graph, sum)?;
         let [x, w] = of.map(|factor| graph.node(factor).axes);
-        let names: Vec<&str> = along.iter().map(|axis| graph.axis(axis).name.as_str()).collect();
+        let names: Vec<&str> = along.iter().map(|axis| &*graph.axis(axis).name).collect();
         let class = match Product::at(graph, group, sum) {
             Ok(product) => {
                 let extents = product.axes().map(|axis| &graph.axis(axis).extent);

@@ -127,7 +127,7 @@ fn dims(graph: &Graph, axes: &[AxisId]) -> String {
         let axis = graph.axis(id);
         match axis.extent.as_const() {
             Some(extent) if axis.name != extent.to_string() => format!("{} = {extent}", axis.name),
-            Some(_) | None => axis.name.clone(),
+            Some(_) | None => axis.name.to_string(),
         }
     };
     format!("[{}]", axes.iter().map(dim).collect::<Vec<_>>().join(", "))
@@ -140,7 +140,7 @@ fn group_summary(
     kernels: &[&(Schedule, VariantSummary)],
 ) -> GroupSummary {
     let ops = group.nodes.iter().filter(|&&id| is_op(graph, graph.node(id)));
-    let names = group.order.iter().chain(&group.cols).map(|&axis| graph.axis(axis).name.as_str());
+    let names = group.order.iter().chain(&group.cols).map(|&axis| &*graph.axis(axis).name);
     let loads = group.loads.iter().map(|load| arrays.loads[load]);
     let stores = group.stores.iter().map(|store| match store.output {
         Some(output) => arrays.outputs[&output],
@@ -189,7 +189,7 @@ fn hero(graph: &Graph, group: &Group, schedule: Schedule) -> String {
     let along = |ids: &[NodeId]| {
         let axes = ids.iter().map(|&id| graph.looped_axes(id)).fold(AxisSet::EMPTY, AxisSet::union);
         let axes = group.order.iter().chain(&group.cols).filter(|&&axis| axes.contains(axis));
-        axes.map(|&axis| graph.axis(axis).name.as_str()).collect::<Vec<_>>().join(", ")
+        axes.map(|&axis| &*graph.axis(axis).name).collect::<Vec<_>>().join(", ")
     };
     let hero = format!("{} reduction along {}: {}", schedule.name(), along(&reduces), names(&reduces));
     match before.as_slice() {

@@ -9,7 +9,7 @@ use super::staging::steps;
 use super::{Schedule, Work};
 use crate::fuse::{Load, Store};
 use crate::ir::dim::DimExpr;
-use crate::ir::graph::{AXES_MAX, Axis, AxisId, AxisSet, Graph, NodeId, NodeKind};
+use crate::ir::graph::{AXES_MAX, AxisId, AxisSet, Dim, Graph, NodeId, NodeKind};
 use crate::ir::kernel::UNIFORM_LEN;
 use crate::ir::plan::Condition;
 use crate::target::tuning_table::all;
@@ -96,12 +96,12 @@ impl Partition {
 
     /// Gives the graph the axes of parts, which come after its own.
     pub(super) fn extend(&self, graph: &mut Graph) {
-        graph.axes.push(Axis { name: "part".into(), extent: self.count.clone() });
+        graph.axes.push(Dim { name: "part".into(), extent: self.count.clone() });
         if let Some(Interleave { count, .. }) = &self.interleave {
-            graph.axes.push(Axis { name: "interleave".into(), extent: count.clone() });
+            graph.axes.push(Dim { name: "interleave".into(), extent: count.clone() });
         }
         if self.chunk.is_some() {
-            graph.axes.push(Axis { name: "chunk".into(), extent: self.count.clone() });
+            graph.axes.push(Dim { name: "chunk".into(), extent: self.count.clone() });
         }
     }
 

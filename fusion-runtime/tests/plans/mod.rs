@@ -105,8 +105,8 @@ pub(crate) static RELU: Plan = Plan {
     symbols: Borrowed(&[Borrowed("elements")]),
     params: Borrowed(&[any("a"), any("b"), any("c")]),
     nonempty: Borrowed(&[]),
-    products: Borrowed(&[]),
-    sums: Borrowed(&[]),
+    splits: Borrowed(&[]),
+    concats: Borrowed(&[]),
     outputs: Borrowed(&[Output {
         dtype: DType::F32,
         dims: Borrowed(&[]),
@@ -167,8 +167,8 @@ pub(crate) static AXPY: Plan = Plan {
         Param { name: Borrowed("alpha"), dtype: DType::F32, kind: ParamKind::Scalar },
     ]),
     nonempty: Borrowed(&[]),
-    products: Borrowed(&[]),
-    sums: Borrowed(&[]),
+    splits: Borrowed(&[]),
+    concats: Borrowed(&[]),
     outputs: Borrowed(&[]),
     programs: Borrowed(&[Program {
         target: Target::Cpu,
@@ -236,8 +236,8 @@ pub(crate) static BROADCAST: Plan = Plan {
         },
     ]),
     nonempty: Borrowed(&[]),
-    products: Borrowed(&[]),
-    sums: Borrowed(&[]),
+    splits: Borrowed(&[]),
+    concats: Borrowed(&[]),
     outputs: Borrowed(&[
         Output { dtype: DType::F32, dims: Borrowed(ND), any_shape: false, dest: Dest::Returned },
         Output {
