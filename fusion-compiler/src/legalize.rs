@@ -7,6 +7,7 @@
 mod cluster;
 mod narrow;
 mod subgroups;
+mod tiles;
 
 use rustc_hash::FxHashMap;
 
@@ -20,6 +21,7 @@ use crate::ops::Lower;
 use crate::target::Dialect;
 use crate::target::tuning_table::gpu;
 pub use subgroups::by_subgroups;
+pub use tiles::tiles;
 
 /// Rewrites a kernel into operations that the dialect has.
 pub fn legalize(mut kernel: Kernel, dialect: Dialect) -> Kernel {

@@ -71,6 +71,7 @@ fn passes(options: PassOptions) -> impl Iterator<Item = (&'static str, CompilerP
         (math == Math::Fast, "fast_math", Kernel(rewrite::fast_math)),
         (true, "prune_uniforms", Kernel(rewrite::prune_uniforms)),
         (dialect.reorders(), "hide_arithmetic", Lower(|kernel, _| rewrite::hide_arithmetic(kernel))),
+        (true, "tiles", Lower(|kernel, _| legalize::tiles(kernel))),
         (true, "legalize", Lower(legalize::legalize)),
         (true, "kernel_cse", Lower(|kernel, _| rewrite::kernel_cse(kernel))),
         (true, "kernel_dce", Lower(|kernel, _| rewrite::kernel_dce(kernel))),

@@ -316,6 +316,7 @@ impl<'k> Emitter<'k> {
                 }
             }
             Expr::Splat(_) | Expr::Pack(_) | Expr::Lane(..) => unreachable!("these only rename registers"),
+            Expr::Product(..) => unreachable!("legalize leaves no tiles"),
             Expr::Builtin(builtin) => self.builtin(&d, t, *builtin),
             Expr::Load(at) => self.load(&d, dtype, at, &[]),
             Expr::LoadWhere(at, mask) => {
@@ -346,7 +347,9 @@ impl<'k> Emitter<'k> {
             Builtin::ClusterSize => self.special(d[0], "%cluster_nctarank"),
             Builtin::ClusterId => self.special(d[0], "%clusterid.x"),
             Builtin::Clusters => self.special(d[0], "%nclusterid.x"),
-            Builtin::TeamId | Builtin::TeamSlot => unreachable!("legalize tells threads by their blocks"),
+            Builtin::TeamId | Builtin::TeamSlot | Builtin::TileRow | Builtin::TileCol => {
+                unreachable!("legalize tells threads by their blocks")
+            }
             Builtin::SubgroupLane | Builtin::SubgroupSize | Builtin::HasRest => {
                 unreachable!("these are for WGSL")
             }
@@ -484,7 +487,7 @@ impl Bank {
 fn lanes(ty: Type) -> u8 {
     match ty.lanes {
         Lanes::Const(lanes) => lanes,
-        Lanes::Loop => unreachable!("a GPU's vectors are lanes"),
+        Lanes::Loop | Lanes::Tile(..) => unreachable!("a GPU's vectors are lanes"),
     }
 }
 

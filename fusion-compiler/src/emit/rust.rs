@@ -253,7 +253,7 @@ impl Emitter<'_> {
             Expr::LoadWhere(at, mask) => self.element_where(ty, at, *mask),
             Expr::Builtin(Builtin::RangeStart) => "first".into(),
             Expr::Builtin(Builtin::RangeEnd) => "end".into(),
-            Expr::Pack(_) | Expr::Lane(..) | Expr::Shuffle(..) | Expr::Builtin(_) => {
+            Expr::Pack(_) | Expr::Lane(..) | Expr::Shuffle(..) | Expr::Product(..) | Expr::Builtin(_) => {
                 unreachable!("the CPU's vectors are loops and its grid is a range")
             }
         }

@@ -243,6 +243,7 @@ impl Emitter<'_> {
             Expr::Load(at) => self.load(f, ty, at),
             Expr::LoadWhere(..) => unreachable!("what is read under a condition is a statement"),
             Expr::LoadShared(id, index) => self.load_shared(f, ty, (*id, *index)),
+            Expr::Product(..) => unreachable!("legalize leaves no tiles"),
             Expr::Shuffle(arg, Shuffle::First) => write!(f, "subgroupBroadcastFirst({})", self.alone(*arg)),
             Expr::Shuffle(arg, Shuffle::DownBy(distance)) => {
                 write!(f, "subgroupShuffleDown({})", Listed(&inline_values.operands(&[*arg, *distance])))
@@ -484,7 +485,9 @@ fn builtin_text(builtin: Builtin) -> &'static str {
         Builtin::SubgroupSize => "lanes",
         Builtin::HasRest => "rest",
         Builtin::LaneIndex => unreachable!("its text depends on the number of lanes"),
-        Builtin::TeamId | Builtin::TeamSlot => unreachable!("a team is a workgroup"),
+        Builtin::TeamId | Builtin::TeamSlot | Builtin::TileRow | Builtin::TileCol => {
+            unreachable!("legalize tells threads by their workgroups")
+        }
         Builtin::ClusterRank | Builtin::ClusterSize | Builtin::ClusterId | Builtin::Clusters => {
             unreachable!("these are for PTX")
         }
@@ -496,7 +499,7 @@ fn builtin_text(builtin: Builtin) -> &'static str {
 fn lanes(ty: Type) -> u8 {
     match ty.lanes {
         Lanes::Const(lanes) => lanes,
-        Lanes::Loop => unreachable!("a GPU's vectors are lanes"),
+        Lanes::Loop | Lanes::Tile(..) => unreachable!("a GPU's vectors are lanes"),
     }
 }
 

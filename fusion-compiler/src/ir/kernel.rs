@@ -48,11 +48,37 @@ pub enum Lanes {
     Const(u8),
     /// One lane for each iteration of the enclosing `Stmt::Vector`.
     Loop,
+    /// The elements of a tile, by its numbers of rows and of columns. The threads of a team share them in a way
+    /// that `legalize` chooses. GPUs only.
+    Tile(u16, u16),
 }
 
 impl Lanes {
     /// A single element.
     pub const ONE: Lanes = Lanes::Const(1);
+
+    /// Returns the lanes of an operation on operands with these lanes, if there is one.
+    ///
+    /// A single element is the same in all lanes. A tile with one row or one column is the same in all rows or
+    /// columns of the other tile.
+    pub fn broadcast(self, other: Lanes) -> Option<Lanes> {
+        let dim = |one: u16, two: u16| match (one, two) {
+            (1, extent) | (extent, 1) => Some(extent),
+            (one, two) => (one == two).then_some(one),
+        };
+        match (self, other) {
+            (Lanes::Tile(rows, cols), Lanes::Tile(others, more)) => {
+                Some(Lanes::Tile(dim(rows, others)?, dim(cols, more)?))
+            }
+            (Lanes::ONE, lanes) | (lanes, Lanes::ONE) => Some(lanes),
+            (one, two) => (one == two).then_some(one),
+        }
+    }
+
+    /// Returns true if the lanes are those of a tile.
+    pub fn is_tile(self) -> bool {
+        matches!(self, Lanes::Tile(..))
+    }
 }
 
 /// Type of a value.
@@ -268,9 +294,9 @@ pub enum Stmt {
     ClusterExchange(ClusterExchange),
     /// Waits for all threads of the scope, and for their reads and writes. GPUs only.
     Barrier(Scope),
-    /// Runs `body` if `cond` is true.
+    /// Runs `body` if `cond` is true, or for the elements of a tile for which it is.
     If {
-        /// The condition, a `Bool` of one lane.
+        /// The condition, a `Bool` of one lane, or of a tile whose elements the body stores.
         cond: Value,
         /// Body of the conditional.
         body: Vec<Stmt>,
@@ -351,6 +377,10 @@ pub enum Expr {
     Shuffle(Value, Shuffle),
     /// A read of shared memory, from the index on.
     LoadShared(SharedId, Value),
+    /// The matrix product of two tiles, added to a tile: `sum[m, n] + Σ_k left[m, k] · right[k, n]`.
+    ///
+    /// Terms are added in the order of `k`. The operands are the sum, the left tile and the right tile.
+    Product(Value, Value, Value),
 }
 
 /// A program and its arguments: the buffers in order, then the uniforms in order.

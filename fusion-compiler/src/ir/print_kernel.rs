@@ -52,6 +52,7 @@ impl Display for Type {
             Lanes::Const(1) => write!(f, "{}", self.dtype),
             Lanes::Const(lanes) => write!(f, "{}x{lanes}", self.dtype),
             Lanes::Loop => write!(f, "{}x*", self.dtype),
+            Lanes::Tile(rows, cols) => write!(f, "{}[{rows}, {cols}]", self.dtype),
         }
     }
 }
@@ -160,6 +161,7 @@ fn expression(kernel: &Kernel, expr: &Expr) -> String {
             Shuffle::First => format!("shuffle {arg} from the first"),
         },
         Expr::LoadShared(id, index) => format!("load shared {}[{index}]", id.0),
+        Expr::Product(sum, left, right) => format!("{sum} + product {left}, {right}"),
     }
 }
 

@@ -117,7 +117,7 @@ impl<'k> Verifier<'k> {
             Stmt::ClusterExchange(exchange) => self.cluster_exchange(*exchange)?,
             Stmt::Barrier(among) => self.barrier(*among)?,
             Stmt::If { cond, body } => {
-                self.expect(*cond, Type { dtype: DType::Bool, lanes: Lanes::ONE })?;
+                self.condition(*cond, body)?;
                 let before = (self.branched, self.conditional);
                 let varies = self.varies[cond.0 as usize];
                 self.branched |= varies > Varies::Nowhere;
@@ -136,6 +136,15 @@ impl<'k> Verifier<'k> {
             self.define(value)?;
             self.varies[value.0 as usize] = varies;
             made.push(value);
+        }
+        Ok(())
+    }
+
+    fn condition(&self, cond: Value, body: &[Stmt]) -> Result<(), String> {
+        let lanes = Some(self.kernel.ty(cond).lanes).filter(|lanes| lanes.is_tile());
+        self.expect(cond, Type { dtype: DType::Bool, lanes: lanes.unwrap_or(Lanes::ONE) })?;
+        if lanes.is_some() && body.iter().any(|stmt| !matches!(stmt, Stmt::Store(..))) {
+            return Err("elements of a tile are stored only".into());
         }
         Ok(())
     }
@@ -331,6 +340,8 @@ impl<'k> Verifier<'k> {
                 if same { Ok(()) } else { Err(format!("{from} and {ty} have not the same bits")) }
             }
             Expr::Splat(arg) => self.expect(*arg, Type { lanes: Lanes::ONE, ..ty }),
+            Expr::Product(..) if self.branched => Err("a product that not all threads reach".into()),
+            Expr::Product(sum, left, right) => self.product(ty, [*sum, *left, *right]),
             Expr::Pack(args) => {
                 args.iter().try_for_each(|arg| self.expect(*arg, Type { lanes: Lanes::ONE, ..ty }))?;
                 let fits = ty.lanes == Lanes::Const(args.len() as u8);
@@ -338,12 +349,12 @@ impl<'k> Verifier<'k> {
             }
             Expr::Lane(arg, lane) => match self.kernel.ty(*arg).lanes {
                 Lanes::Const(lanes) if *lane < lanes => self.expect(value, Type { lanes: Lanes::ONE, ..ty }),
-                Lanes::Const(_) | Lanes::Loop => Err(format!("{arg} has no lane {lane}")),
+                Lanes::Const(_) | Lanes::Loop | Lanes::Tile(..) => Err(format!("{arg} has no lane {lane}")),
             },
             Expr::Load(at) => self.access(at, ty, Access::Read),
             Expr::LoadWhere(at, mask) => {
                 let is = self.kernel.ty(*mask);
-                if is.dtype != DType::Bool || is.lanes != Lanes::ONE && is.lanes != ty.lanes {
+                if is.dtype != DType::Bool || is.lanes.broadcast(ty.lanes) != Some(ty.lanes) {
                     return Err(format!("{mask} is {is}, which does not say what of {ty} is read"));
                 }
                 self.access(at, ty, Access::Read)
@@ -370,6 +381,11 @@ impl<'k> Verifier<'k> {
                 self.expect(value, Type { dtype: DType::Bool, lanes: Lanes::ONE })
             }
             Expr::Builtin(Builtin::LaneIndex) => self.expect(value, Type { dtype: DType::Index, ..ty }),
+            Expr::Builtin(Builtin::TileRow | Builtin::TileCol) => match (expr, ty) {
+                (Expr::Builtin(Builtin::TileRow), Type { dtype: DType::Index, lanes: Lanes::Tile(_, 1) })
+                | (Expr::Builtin(_), Type { dtype: DType::Index, lanes: Lanes::Tile(1, _) }) => Ok(()),
+                _ => Err(format!("{value} is {ty}, which are no numbers of rows or columns")),
+            },
             Expr::Builtin(_) => self.expect(value, INDEX),
         }
     }
@@ -380,12 +396,31 @@ impl<'k> Verifier<'k> {
         let dtypes: Vec<DType> = types.iter().map(|ty| ty.dtype).collect();
         let data = if info.typing == Typing::Select { &dtypes[1..] } else { &dtypes[..] };
         let fits = args.len() == info.arity
-            && types.iter().all(|arg| arg.lanes == ty.lanes)
+            && types.iter().all(|arg| self.is_operand(*arg, ty))
             && data.windows(2).all(|pair| pair[0] == pair[1])
             && (info.typing != Typing::Select || dtypes[0] == DType::Bool)
             && info.typing.accepts(data[0])
             && info.typing.result(&dtypes) == ty.dtype;
         if fits { Ok(()) } else { Err(format!("{op:?} of {dtypes:?} does not give {ty}")) }
+    }
+
+    /// Returns true if an operand has the lanes of the result, or may be broadcast to those of a tile.
+    fn is_operand(&self, arg: Type, result: Type) -> bool {
+        arg.lanes == result.lanes
+            || result.lanes.is_tile() && arg.lanes.broadcast(result.lanes) == Some(result.lanes)
+    }
+
+    fn product(&self, ty: Type, [sum, left, right]: [Value; 3]) -> Result<(), String> {
+        self.expect(sum, ty)?;
+        let lanes =
+            [left, right].map(|factor| self.kernel.ty(factor)).map(|of| (of.dtype == ty.dtype, of.lanes));
+        match (ty.lanes, lanes) {
+            (
+                Lanes::Tile(rows, cols),
+                [(true, Lanes::Tile(of_rows, depth)), (true, Lanes::Tile(steps, of_cols))],
+            ) if rows == of_rows && cols == of_cols && depth == steps && ty.dtype.is_float() => Ok(()),
+            _ => Err(format!("{left} and {right} have no product of {ty}")),
+        }
     }
 
     fn access(&self, at: &Address, ty: Type, how: Access) -> Result<(), String> {
@@ -394,7 +429,12 @@ impl<'k> Verifier<'k> {
         };
         let allowed = buffer.access == how || buffer.access == Access::ReadWrite;
         let index = self.kernel.ty(at.index);
-        let indexed = index.dtype == DType::Index && (index.lanes == Lanes::ONE || index.lanes == ty.lanes);
+        // A store may broadcast its value to the elements of a tile.
+        let is_tile = index.lanes.is_tile() && how == Access::Write;
+        let fits = index.lanes == ty.lanes
+            || index.lanes == Lanes::ONE && !ty.lanes.is_tile()
+            || is_tile && self.is_operand(ty, index);
+        let indexed = index.dtype == DType::Index && fits;
         // `legalize` replaces narrow elements by their bits.
         let bits = buffer.dtype.size() < 4 && ty.dtype == DType::U32;
         if allowed && indexed && (buffer.dtype == ty.dtype || bits) && at.phase < at.stride {

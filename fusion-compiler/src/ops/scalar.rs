@@ -254,6 +254,7 @@ fn inline(
         | Expr::Load { .. }
         | Expr::Shuffle(..)
         | Expr::LoadShared(..)
+        | Expr::Product(..)
         | Expr::LoadWhere(..)
         | Expr::Builtin(_) => unreachable!("an expansion computes from its operands alone"),
     };

@@ -56,7 +56,8 @@ fn asks_for_subgroups(launches: &[Scheduled]) -> bool {
 fn traits(launches: &[Scheduled]) -> Traits {
     let lanes = |ty: &Type| match ty.lanes {
         Lanes::Const(lanes) => lanes,
-        Lanes::Loop => 1,
+        // Aligned tiles are read by vectors.
+        Lanes::Loop | Lanes::Tile(..) => 1,
     };
     let windows = |buffer: &BufferArg| matches!(buffer.footprint, Footprint::Windows(_));
     let kernels = || launches.iter().map(|launch| &launch.kernel);

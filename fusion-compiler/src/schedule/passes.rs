@@ -364,7 +364,9 @@ impl Pass {
                 Lanes::Const(lanes) if b.ty(so_far[0]).lanes == Lanes::ONE && lanes > 1 => {
                     with_lanes(b, largest, so_far, (x, lanes))
                 }
-                Lanes::Const(_) | Lanes::Loop => [b.apply(largest, &[so_far[0], x]), sum_with(b, so_far, x)],
+                Lanes::Const(_) | Lanes::Loop | Lanes::Tile(..) => {
+                    [b.apply(largest, &[so_far[0], x]), sum_with(b, so_far, x)]
+                }
             });
         }
         next

@@ -475,7 +475,7 @@ impl RowLoop<'_> {
             (ThreadMapping::Vector, _) | (ThreadMapping::Team { .. }, None) => return made,
             (ThreadMapping::Team { .. }, Some(&first)) => match body.top().ty(first).lanes {
                 Lanes::Const(lanes) => lanes,
-                Lanes::Loop => unreachable!("a team has no vector loops"),
+                Lanes::Loop | Lanes::Tile(..) => unreachable!("a team has no vector loops"),
             },
         };
         let each_lane = |lane: u8| -> Vec<Value> {
@@ -486,7 +486,7 @@ impl RowLoop<'_> {
                     // What lanes have in common is that of the first.
                     Lanes::ONE if lane > 0 => b.constant(ty.dtype, Const::zero(ty.dtype)),
                     Lanes::ONE => value,
-                    Lanes::Const(_) | Lanes::Loop => b.bind(ty, Expr::Lane(value, lane)),
+                    Lanes::Const(_) | Lanes::Loop | Lanes::Tile(..) => b.bind(ty, Expr::Lane(value, lane)),
                 }
             };
             made.iter().map(lane_of).collect()

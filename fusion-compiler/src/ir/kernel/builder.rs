@@ -51,11 +51,18 @@ impl Builder<'_> {
         value
     }
 
-    /// Appends an operation of the table. Operands of one lane are splat to the lanes of the others.
+    /// Appends an operation of the table. Operands of one lane are splat to the lanes of the others, unless these
+    /// are tiles.
     pub fn apply(&mut self, op: Op, args: &[Value]) -> Value {
-        let lanes = args.iter().map(|&arg| self.ty(arg).lanes).find(|&lanes| lanes != Lanes::ONE);
-        let lanes = lanes.unwrap_or(Lanes::ONE);
-        let args: Values = args.iter().map(|&arg| self.splat(arg, lanes)).collect();
+        let all = args.iter().map(|&arg| self.ty(arg).lanes);
+        let lanes = all.fold(Lanes::ONE, |all, lanes| {
+            let lanes = all.broadcast(lanes);
+            lanes.unwrap_or_else(|| unreachable!("the operands of {op:?} have different lanes"))
+        });
+        let args: Values = match lanes {
+            Lanes::Tile(..) => args.iter().copied().collect(),
+            lanes => args.iter().map(|&arg| self.splat(arg, lanes)).collect(),
+        };
         let dtypes: SmallVec<[DType; 4]> = args.iter().map(|&arg| self.ty(arg).dtype).collect();
         let dtype = op.info().typing.result(&dtypes);
         self.bind(Type { dtype, lanes }, Expr::Apply(op, args))

@@ -2,11 +2,15 @@
 
 /// A value of the machine or of the enclosing loop. `HasRest` is a `Bool`, all others are indices.
 ///
-/// All but `LaneIndex` have one lane.
+/// All but `LaneIndex`, `TileRow` and `TileCol` have one lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Builtin {
     /// The number of each lane: 0, 1, 2, …
     LaneIndex,
+    /// The number of each row of a tile with one column.
+    TileRow,
+    /// The number of each column of a tile with one row.
+    TileCol,
     /// Number of this thread in its team; GPUs only.
     TeamId,
     /// Number of this thread's team in its block; GPUs only.
@@ -47,6 +51,8 @@ impl Builtin {
     pub const fn name(self) -> &'static str {
         match self {
             Builtin::LaneIndex => "lane index",
+            Builtin::TileRow => "tile row",
+            Builtin::TileCol => "tile column",
             Builtin::TeamId => "team id",
             Builtin::TeamSlot => "team slot",
             Builtin::SubgroupLane => "subgroup lane",

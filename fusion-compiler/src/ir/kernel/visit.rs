@@ -81,6 +81,7 @@ macro_rules! visits {
                     Expr::Shuffle(arg, Shuffle::DownBy(distance)) => {
                         [arg, distance].into_iter().for_each(visit);
                     }
+                    Expr::Product(sum, left, right) => [sum, left, right].into_iter().for_each(visit),
                     Expr::Load(at) => visit(&$($mutable)? at.index),
                     Expr::LoadWhere(at, mask) => {
                         [&$($mutable)? at.index, mask].into_iter().for_each(visit);

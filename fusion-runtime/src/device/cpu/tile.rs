@@ -410,7 +410,7 @@ impl Interpreter<'_, '_> {
             }
             Expr::Builtin(Builtin::RangeStart) => out.push(position(self.range.0)),
             Expr::Builtin(Builtin::RangeEnd) => out.push(position(self.range.1)),
-            Expr::Pack(_) | Expr::Lane(..) | Expr::Shuffle(..) | Expr::Builtin(_) => {
+            Expr::Pack(_) | Expr::Lane(..) | Expr::Shuffle(..) | Expr::Product(..) | Expr::Builtin(_) => {
                 unreachable!("the CPU's vectors are loops and its grid is a range")
             }
         }
@@ -469,7 +469,7 @@ fn lane_elements<'a>(
     let indices = &columns[at.index.0 as usize];
     match kernel.ty(at.index).lanes {
         Lanes::Loop => LaneElements::Gather(indices),
-        Lanes::Const(_) => {
+        Lanes::Const(_) | Lanes::Tile(..) => {
             let (stride, phase) = (at.stride as usize, at.phase as usize);
             // The address of an access without lanes may be out of range.
             let first = indices.index(0).wrapping_add(tile.first * stride + phase);

@@ -1,0 +1,566 @@
+//! Tiles → the elements that each thread of a team has. The only code that knows how threads share a tile.
+//!
+//! A thread has some rows of the tile that a product makes, and vectors of columns in these rows. Values are
+//! computed where a product or a store needs them, in the elements that it needs: a factor for the copy of its
+//! tile to shared memory, all others in the elements that the thread has of the product.
+//!
+//! Invariant: every element is computed by one thread in one order, so the sum of a product is one chain over
+//! the depth.
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use crate::ir::kernel::{
+    Address, Builder, Builtin, Carried, Expr, Kernel, Lanes, LoopKind, Scope, Shared, SharedId, SharedLen,
+    Stmt, Type, Uniform, Value,
+};
+use crate::ir::op::Op;
+
+/// Lanes of a vector: of rows or columns next to each other.
+const VECTOR: u16 = 4;
+
+/// Rewrites a kernel into one without tiles.
+pub fn tiles(mut kernel: Kernel) -> Kernel {
+    let mut body = std::mem::take(&mut kernel.body);
+    let mut definitions = FxHashMap::default();
+    define(&kernel, &body, 0, &mut definitions);
+    let product = definitions.iter().find(|(_, made)| matches!(made.expr, Expr::Product(..)));
+    let Some((&product, _)) = product else {
+        kernel.body = body;
+        return kernel;
+    };
+    let Lanes::Tile(rows, cols) = kernel.ty(product).lanes else { unreachable!("a product is a tile") };
+    let threads = kernel.threads.team;
+    let Kernel { types, uniforms, shared, .. } = &mut kernel;
+    let mut lowering = Tiles {
+        types,
+        uniforms,
+        shared,
+        definitions,
+        known: FxHashMap::default(),
+        copies: FxHashMap::default(),
+        thread: Value(0),
+        threads,
+        shape: Shape::new((rows, cols), threads),
+        held: Held::default(),
+    };
+    lowering.body(&mut body);
+    kernel.body = body;
+    kernel
+}
+
+/// The expression of a value of tiles, and the number of bodies around it.
+#[derive(Clone)]
+struct Definition {
+    expr: Expr,
+    depth: usize,
+}
+
+/// Finds the definitions of all values of tiles.
+fn define(kernel: &Kernel, body: &[Stmt], depth: usize, all: &mut FxHashMap<Value, Definition>) {
+    for stmt in body {
+        match stmt {
+            Stmt::Let(value, expr) if kernel.ty(*value).lanes.is_tile() => {
+                all.insert(*value, Definition { expr: expr.clone(), depth });
+            }
+            stmt => define(kernel, stmt.body(), depth + 1, all),
+        }
+    }
+}
+
+/// Numbers of elements that a thread has of the tile of a product.
+#[derive(Clone, Copy)]
+struct Shape {
+    /// Rows next to each other, which are read at once.
+    run: u16,
+    /// Number of such runs.
+    runs: u16,
+    /// Number of vectors in a row.
+    vectors: u16,
+    /// Number of threads in a row.
+    across: u16,
+}
+
+impl Shape {
+    /// Chooses a square of elements, or one with more columns than rows.
+    fn new((rows, cols): (u16, u16), threads: u32) -> Shape {
+        let each = (u32::from(rows) * u32::from(cols) / threads) as u16;
+        let fits = |vectors: &u16| each / (vectors * VECTOR) <= vectors * VECTOR;
+        let vectors = (0..).map(|bits| 1 << bits).find(fits).unwrap_or_else(|| unreachable!("one fits"));
+        let own_rows = each / (vectors * VECTOR);
+        let run = own_rows.min(VECTOR);
+        Shape { run, runs: own_rows / run, vectors, across: cols / (vectors * VECTOR) }
+    }
+}
+
+/// The elements of the tile of a product that the thread at hand has.
+#[derive(Clone, Default)]
+struct Held {
+    /// First row of each run.
+    runs: Vec<Value>,
+    rows: Vec<Value>,
+    /// First column of each vector.
+    cols: Vec<Value>,
+}
+
+/// A direction of a tile.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Along {
+    Rows,
+    Cols,
+}
+
+/// Elements of a tile: one, or a vector of four.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Elements {
+    /// Row of the first.
+    row: Value,
+    /// Column of the first.
+    col: Value,
+    /// Direction of a vector.
+    along: Option<Along>,
+}
+
+impl Elements {
+    /// Returns the first element.
+    fn first(self) -> Elements {
+        Elements { along: None, ..self }
+    }
+
+    fn lanes(self) -> Lanes {
+        Lanes::Const(if self.along.is_some() { VECTOR as u8 } else { 1 })
+    }
+}
+
+/// The way in which a value changes from one element to the next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    None,
+    ByOne,
+    Other,
+}
+
+/// A factor's copy in shared memory, a line for each step of the depth.
+#[derive(Clone)]
+struct Copy {
+    memory: SharedId,
+    /// Elements of the memory from one line to the next.
+    stride: u16,
+    /// Elements of the memory from one element of a vector to the next.
+    apart: u16,
+    /// Elements that the thread at hand copies, each with the place of the first in the memory.
+    elements: Vec<(Elements, Value)>,
+}
+
+/// An element of a value, or a vector of its elements: the value, the row, the column and the direction, as far
+/// as the value has these.
+type Key = (Value, Option<Value>, Option<Value>, Option<Along>);
+
+struct Tiles<'k> {
+    types: &'k mut Vec<Type>,
+    uniforms: &'k mut Vec<Uniform>,
+    shared: &'k mut Vec<Shared>,
+    definitions: FxHashMap<Value, Definition>,
+    /// Elements that the thread at hand has computed.
+    known: FxHashMap<Key, Value>,
+    copies: FxHashMap<Value, Copy>,
+    /// Number of the thread in its team.
+    thread: Value,
+    threads: u32,
+    shape: Shape,
+    held: Held,
+}
+
+impl Tiles<'_> {
+    /// Lowers the body of a kernel.
+    fn body(&mut self, body: &mut [Stmt]) {
+        for stmt in body {
+            if let Stmt::Loop { kind: LoopKind::Team, body, .. } = stmt {
+                let inside = std::mem::take(body);
+                self.known.clear();
+                self.hold(body);
+                self.block(inside, 1, body);
+            }
+        }
+    }
+
+    /// Finds the elements that the thread at hand has of a product.
+    fn hold(&mut self, out: &mut Vec<Stmt>) {
+        let Shape { run, runs, vectors, across } = self.shape;
+        let down = self.threads as u16 / across;
+        let mut b = self.builder(out);
+        let thread = b.builtin(Builtin::TeamId);
+        let (row, col) = divided(&mut b, thread, across);
+        let [row, col] = [(row, run), (col, VECTOR)].map(|(number, len)| times(&mut b, number, len));
+        let starts: Vec<Value> = (0..runs).map(|i| plus(&mut b, row, i * down * run)).collect();
+        let rows = starts.iter().flat_map(|&start| (0..run).map(move |i| (start, i)));
+        let rows = rows.map(|(start, i)| plus(&mut b, start, i)).collect();
+        let cols = (0..vectors).map(|i| plus(&mut b, col, i * across * VECTOR)).collect();
+        self.thread = thread;
+        self.held = Held { runs: starts, rows, cols };
+    }
+
+    /// Returns the vectors that the thread has of a product, row by row.
+    fn vectors(&self) -> Vec<Elements> {
+        let Held { rows, cols, .. } = &self.held;
+        let vector = |row, col| Elements { row, col, along: Some(Along::Cols) };
+        rows.iter().flat_map(|&row| cols.iter().map(move |&col| vector(row, col))).collect()
+    }
+
+    fn block(&mut self, body: Vec<Stmt>, depth: usize, out: &mut Vec<Stmt>) {
+        for stmt in body {
+            match stmt {
+                Stmt::Let(value, Expr::Product(sum, left, right)) => {
+                    self.product(value, [sum, left, right], out)
+                }
+                Stmt::Let(value, _) if self.definitions.contains_key(&value) => {}
+                Stmt::Loop { var, kind, start, end, step, carried, body } => {
+                    self.hoist(&body, depth, out);
+                    let before = self.known.clone();
+                    let (tiles, mut carried): (Vec<Carried>, Vec<Carried>) =
+                        carried.into_iter().partition(|one| self.types[one.var.0 as usize].lanes.is_tile());
+                    let vectors = self.vectors();
+                    let mut outs = Vec::new();
+                    for Carried { start, var, out: last, .. } in &tiles {
+                        for &vector in &vectors {
+                            let start = self.vector(*start, vector, out);
+                            let ty = self.types[start.0 as usize];
+                            let mut b = self.builder(out);
+                            let [own, next, own_out] = [(); 3].map(|()| b.declare(ty));
+                            carried.push(Carried { start, var: own, next, out: own_out });
+                            self.known.insert(self.key(*var, vector), own);
+                            outs.push((self.key(*last, vector), own_out));
+                        }
+                    }
+                    let mut inside = Vec::new();
+                    self.block(body, depth + 1, &mut inside);
+                    let first = carried.len() - outs.len();
+                    let nexts = tiles.iter().flat_map(|one| vectors.iter().map(|&vector| (one.next, vector)));
+                    for (own, (next, vector)) in carried[first..].iter_mut().zip(nexts) {
+                        own.next = self.vector(next, vector, &mut inside);
+                    }
+                    self.known = before;
+                    self.known.extend(outs);
+                    out.push(Stmt::Loop { var, kind, start, end, step, carried, body: inside });
+                }
+                Stmt::If { cond, body } if self.definitions.contains_key(&cond) => {
+                    self.store(cond, &body, out)
+                }
+                stmt => out.push(stmt),
+            }
+        }
+    }
+
+    /// Computes what the factors of products in a body need of values from before it.
+    fn hoist(&mut self, body: &[Stmt], depth: usize, out: &mut Vec<Stmt>) {
+        for stmt in body {
+            if let Stmt::Let(_, Expr::Product(_, left, right)) = stmt {
+                for (factor, is_left) in [(*left, true), (*right, false)] {
+                    for (elements, _) in self.copy(factor, is_left, out).elements {
+                        self.hoist_operands((factor, elements), depth, out);
+                    }
+                }
+            }
+        }
+    }
+
+    fn hoist_operands(&mut self, (value, elements): (Value, Elements), depth: usize, out: &mut Vec<Stmt>) {
+        let Some(Definition { expr, depth: own }) = self.definitions.get(&value).cloned() else { return };
+        if own <= depth {
+            self.element(value, elements, out);
+            return;
+        }
+        for operand in self.operands(value, &expr, elements) {
+            self.hoist_operands(operand, depth, out);
+        }
+    }
+
+    /// Returns the operands of an expression, each with the elements that the expression needs of it.
+    fn operands(&self, value: Value, expr: &Expr, elements: Elements) -> SmallVec<[(Value, Elements); 4]> {
+        let elements = self.own(value, elements);
+        let mut operands: SmallVec<[Value; 4]> = SmallVec::new();
+        expr.for_each_operand(|&operand| operands.push(operand));
+        let is_vector = match expr {
+            Expr::Load(at) | Expr::LoadWhere(at, _) => self.is_vector(at, elements),
+            _ => false,
+        };
+        let elements = if is_vector { elements.first() } else { elements };
+        operands.into_iter().map(|operand| (operand, elements)).collect()
+    }
+
+    /// Returns the elements in the rows and columns that a value has. A value without the direction of a vector
+    /// has one element.
+    fn own(&self, value: Value, elements: Elements) -> Elements {
+        let Lanes::Tile(rows, cols) = self.types[value.0 as usize].lanes else { return elements.first() };
+        let has = |along: &Along| match along {
+            Along::Rows => rows > 1,
+            Along::Cols => cols > 1,
+        };
+        Elements { along: elements.along.filter(has), ..elements }
+    }
+
+    fn key(&self, value: Value, elements: Elements) -> Key {
+        let Lanes::Tile(rows, cols) = self.types[value.0 as usize].lanes else {
+            unreachable!("a value without rows and columns has one element")
+        };
+        let Elements { row, col, along } = self.own(value, elements);
+        (value, (rows > 1).then_some(row), (cols > 1).then_some(col), along)
+    }
+
+    /// Computes elements of a value: a vector, or one element if all are the same.
+    fn element(&mut self, value: Value, elements: Elements, out: &mut Vec<Stmt>) -> Value {
+        let Some(Definition { expr, .. }) = self.definitions.get(&value).cloned() else {
+            let is_tile = self.types[value.0 as usize].lanes.is_tile();
+            return if is_tile { self.known[&self.key(value, elements)] } else { value };
+        };
+        let (key, own) = (self.key(value, elements), self.own(value, elements));
+        if let Some(&known) = self.known.get(&key) {
+            return known;
+        }
+        let operands = self.operands(value, &expr, own);
+        let args: SmallVec<[Value; 4]> =
+            operands.into_iter().map(|(operand, elements)| self.element(operand, elements, out)).collect();
+        let ty = Type { lanes: own.lanes(), ..self.types[value.0 as usize] };
+        let is_vector = matches!(&expr, Expr::Load(at) | Expr::LoadWhere(at, _) if self.is_vector(at, own));
+        let mut b = self.builder(out);
+        let made = match expr {
+            Expr::Builtin(builtin) => {
+                let (first, along) = match builtin {
+                    Builtin::TileRow => (own.row, Along::Rows),
+                    _ => (own.col, Along::Cols),
+                };
+                if own.along == Some(along) {
+                    let ahead = b.bind(ty, Expr::Builtin(Builtin::LaneIndex));
+                    b.apply(Op::Add, &[first, ahead])
+                } else {
+                    first
+                }
+            }
+            Expr::Splat(_) => b.splat(args[0], ty.lanes),
+            Expr::Apply(op, _) => b.apply(op, &args),
+            Expr::Cast(_) => b.cast(args[0], ty.dtype),
+            Expr::Bitcast(_) => b.bitcast(args[0], ty.dtype),
+            Expr::Load(at) | Expr::LoadWhere(at, _) => {
+                let at = Address { index: args[0], aligned: is_vector, ..at };
+                // All elements may be read at one place, even where masks differ.
+                let one = b.ty(at.index).lanes == Lanes::ONE && !is_vector;
+                let index = if one { b.splat(at.index, ty.lanes) } else { at.index };
+                let at = Address { index, ..at };
+                let read = args.get(1).map_or(Expr::Load(at), |&mask| Expr::LoadWhere(at, mask));
+                b.bind(ty, read)
+            }
+            _ => unreachable!("tiles have no such values"),
+        };
+        self.known.insert(key, made);
+        made
+    }
+
+    /// Computes a vector, also of a value whose elements are all the same.
+    fn vector(&mut self, value: Value, elements: Elements, out: &mut Vec<Stmt>) -> Value {
+        let made = self.element(value, elements, out);
+        self.builder(out).splat(made, elements.lanes())
+    }
+
+    /// Returns true if elements lie next to each other in a buffer, from a multiple of a vector on.
+    fn is_vector(&self, at: &Address, elements: Elements) -> bool {
+        at.aligned && elements.along.is_some_and(|along| self.change(at.index, along) == Change::ByOne)
+    }
+
+    /// Returns the way in which a value changes along a direction.
+    fn change(&self, value: Value, along: Along) -> Change {
+        let elements = Elements { row: value, col: value, along: Some(along) };
+        let Some(Definition { expr, .. }) = self.definitions.get(&value) else { return Change::None };
+        match expr {
+            _ if self.own(value, elements).along.is_none() => Change::None,
+            Expr::Builtin(Builtin::TileRow | Builtin::TileCol) => Change::ByOne,
+            Expr::Cast(of) => self.change(*of, along),
+            Expr::Apply(op @ (Op::Add | Op::Sub), args) => {
+                match (op, self.change(args[0], along), self.change(args[1], along)) {
+                    (_, change, Change::None) | (Op::Add, Change::None, change) => change,
+                    _ => Change::Other,
+                }
+            }
+            _ => Change::Other,
+        }
+    }
+
+    /// Returns the direction in which the elements of a factor lie next to each other in memory.
+    fn contiguous(&self, factor: Value) -> Option<Along> {
+        let Definition { expr, .. } = self.definitions.get(&factor)?;
+        if let Expr::Load(at) | Expr::LoadWhere(at, _) = expr {
+            return [Along::Cols, Along::Rows]
+                .into_iter()
+                .find(|&along| self.change(at.index, along) == Change::ByOne);
+        }
+        let mut found = None;
+        expr.for_each_operand(|&operand| found = found.or_else(|| self.contiguous(operand)));
+        found
+    }
+
+    /// Returns true if some tensor of a factor is read by vectors in a direction.
+    fn reads_vectors(&self, factor: Value, along: Along) -> bool {
+        let Some(Definition { expr, .. }) = self.definitions.get(&factor) else { return false };
+        if let Expr::Load(at) | Expr::LoadWhere(at, _) = expr {
+            return at.aligned && self.change(at.index, along) == Change::ByOne;
+        }
+        let mut found = false;
+        expr.for_each_operand(|&operand| found = found || self.reads_vectors(operand, along));
+        found
+    }
+
+    /// Prepares the copy of a factor to shared memory, once for all of its steps.
+    fn copy(&mut self, factor: Value, is_left: bool, out: &mut Vec<Stmt>) -> Copy {
+        if let Some(known) = self.copies.get(&factor) {
+            return known.clone();
+        }
+        let Type { dtype, lanes: Lanes::Tile(rows, cols) } = self.types[factor.0 as usize] else {
+            unreachable!("a factor is a tile")
+        };
+        let along = self.contiguous(factor).unwrap_or(Along::Cols);
+        let is_vector = self.reads_vectors(factor, along);
+        // Steps of the depth are lines of the memory. The padding parts the banks of threads that copy a column.
+        let (steps, len) = if is_left { (cols, rows) } else { (rows, cols) };
+        let stride = len + VECTOR;
+        let memory = Shared { dtype, len: SharedLen::Fixed(u32::from(steps) * u32::from(stride)) };
+        self.shared.push(memory);
+        let memory = SharedId(self.shared.len() as u16 - 1);
+        let (thread, threads) = (self.thread, self.threads as u16);
+        let mut b = self.builder(out);
+        let width = if is_vector { VECTOR } else { 1 };
+        let each = if along == Along::Rows { rows } else { cols } / width;
+        let (line, number) = divided(&mut b, thread, each);
+        let first = times(&mut b, number, width);
+        let mut elements = Vec::new();
+        for copied in (0..rows / width * cols).step_by(threads.into()) {
+            let (line, place) =
+                (plus(&mut b, line, copied / each), plus(&mut b, first, copied % each * width));
+            let (row, col) = if along == Along::Rows { (place, line) } else { (line, place) };
+            let (step, other) = if is_left { (col, row) } else { (row, col) };
+            let step = times(&mut b, step, stride);
+            let place = b.apply(Op::Add, &[step, other]);
+            elements.push((Elements { row, col, along: is_vector.then_some(along) }, place));
+        }
+        // Elements of a vector along the depth are on different lines.
+        let apart = if (along == Along::Rows) == is_left { 1 } else { stride };
+        let copy = Copy { memory, stride, apart, elements };
+        self.copies.insert(factor, copy.clone());
+        copy
+    }
+
+    /// Copies both factors to shared memory and adds their product to a sum.
+    fn product(&mut self, value: Value, [sum, left, right]: [Value; 3], out: &mut Vec<Stmt>) {
+        let copies = [(left, true), (right, false)].map(|(factor, is_left)| self.copy(factor, is_left, out));
+        for (factor, copy) in [left, right].into_iter().zip(&copies) {
+            for &(elements, place) in &copy.elements {
+                let made = self.vector(factor, elements, out);
+                let mut b = self.builder(out);
+                if copy.apart == 1 || elements.along.is_none() {
+                    b.body.push(Stmt::StoreShared(copy.memory, place, made));
+                    continue;
+                }
+                let one = Type { lanes: Lanes::ONE, ..b.ty(made) };
+                for lane in 0..VECTOR {
+                    let element = b.bind(one, Expr::Lane(made, lane as u8));
+                    let place = plus(&mut b, place, lane * copy.apart);
+                    b.body.push(Stmt::StoreShared(copy.memory, place, element));
+                }
+            }
+        }
+        out.push(Stmt::Barrier(Scope::Block));
+        let Lanes::Tile(_, depth) = self.types[left.0 as usize].lanes else {
+            unreachable!("a factor is a tile")
+        };
+        let vectors = self.vectors();
+        let mut sums: Vec<Value> = vectors.iter().map(|&vector| self.vector(sum, vector, out)).collect();
+        let (Held { runs, cols, .. }, run) = (self.held.clone(), self.shape.run);
+        let ty = self.types[sums[0].0 as usize];
+        let [of_left, of_right] = copies.map(|copy| (copy.memory, copy.stride));
+        let mut b = self.builder(out);
+        for step in 0..depth {
+            let load = |b: &mut Builder<'_>, (memory, stride), first, lanes| {
+                let place = plus(b, first, step * stride);
+                b.bind(Type { lanes: Lanes::Const(lanes), ..ty }, Expr::LoadShared(memory, place))
+            };
+            let rows: Vec<Value> =
+                runs.iter().map(|&first| load(&mut b, of_left, first, run as u8)).collect();
+            let cols: Vec<Value> =
+                cols.iter().map(|&first| load(&mut b, of_right, first, VECTOR as u8)).collect();
+            let mut sums = sums.iter_mut();
+            for &rows in &rows {
+                for lane in 0..run {
+                    let row = if run == 1 {
+                        rows
+                    } else {
+                        b.bind(Type { lanes: Lanes::ONE, ..ty }, Expr::Lane(rows, lane as u8))
+                    };
+                    for (&col, sum) in cols.iter().zip(&mut sums) {
+                        *sum = b.apply(Op::Fma, &[row, col, *sum]);
+                    }
+                }
+            }
+        }
+        // The next step overwrites the memory.
+        out.push(Stmt::Barrier(Scope::Block));
+        for (vector, sum) in vectors.into_iter().zip(sums) {
+            self.known.insert(self.key(value, vector), sum);
+        }
+    }
+
+    /// Stores the elements that the thread at hand has and for which the condition is true.
+    fn store(&mut self, cond: Value, body: &[Stmt], out: &mut Vec<Stmt>) {
+        for vector in self.vectors() {
+            let mut stores = Vec::new();
+            for stmt in body {
+                let Stmt::Store(at, value) = stmt else { unreachable!("elements of a tile are stored only") };
+                let is_vector = self.is_vector(at, vector);
+                let value = self.vector(*value, vector, out);
+                let elements = if is_vector { vector.first() } else { vector };
+                let [index, cond] = [at.index, cond].map(|of| self.element(of, elements, out));
+                stores.push((Address { index, aligned: is_vector, ..*at }, value, cond));
+            }
+            for (at, value, cond) in stores {
+                if at.aligned {
+                    out.push(Stmt::If { cond, body: vec![Stmt::Store(at, value)] });
+                    continue;
+                }
+                for lane in 0..VECTOR as u8 {
+                    let mut b = self.builder(out);
+                    let [value, index, cond] = [value, at.index, cond].map(|of| {
+                        let one = Type { lanes: Lanes::ONE, ..b.ty(of) };
+                        b.bind(one, Expr::Lane(of, lane))
+                    });
+                    out.push(Stmt::If {
+                        cond,
+                        body: vec![Stmt::Store(Address::new(at.buffer, index), value)],
+                    });
+                }
+            }
+        }
+    }
+
+    fn builder<'b>(&'b mut self, body: &'b mut Vec<Stmt>) -> Builder<'b> {
+        Builder { types: self.types, uniforms: self.uniforms, body }
+    }
+}
+
+/// Returns quotient and remainder of a number by a power of two.
+fn divided(b: &mut Builder<'_>, number: Value, by: u16) -> (Value, Value) {
+    let (bits, mask) = (b.index(by.trailing_zeros().into()), b.index(i64::from(by) - 1));
+    (b.apply(Op::ShrRaw, &[number, bits]), b.apply(Op::And, &[number, mask]))
+}
+
+fn times(b: &mut Builder<'_>, number: Value, by: u16) -> Value {
+    if by == 1 {
+        return number;
+    }
+    let by = b.index(by.into());
+    b.apply(Op::Mul, &[number, by])
+}
+
+fn plus(b: &mut Builder<'_>, number: Value, more: u16) -> Value {
+    if more == 0 {
+        return number;
+    }
+    let more = b.index(more.into());
+    b.apply(Op::Add, &[number, more])
+}
