@@ -15,8 +15,8 @@ use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{AxisSet, NodeId, NodeKind, ParamId};
 use crate::ir::kernel::{
-    Buffer, BufferId, Builder, Builtin, Expr, IndexWidth, Kernel, Lanes, Shared, SharedId, Stmt, ThreadMap,
-    Type, UNIFORM_LEN, Uniform, UniformId, Value, Values,
+    Address, Buffer, BufferId, Builder, Builtin, Expr, IndexWidth, Kernel, Lanes, Shared, SharedId, Stmt,
+    ThreadMap, Type, UNIFORM_LEN, Uniform, UniformId, Value, Values,
 };
 use crate::ir::op::Op;
 use crate::ir::plan::{BufferArg, Footprint, UniformArg};
@@ -95,6 +95,10 @@ pub(super) struct Body<'w> {
     pub(super) kernel: Kernel,
     /// What is behind the kernel's buffers.
     pub(super) buffers: Vec<BufferArg>,
+    /// Whether rows, columns and steps of the tile at hand are within the space. Of others nothing is read.
+    pub(super) masks: Vec<Value>,
+    /// Whether elements of a tile that lie side by side are aligned vectors.
+    pub(super) aligned: bool,
     /// Whether the element at hand is one of the row; of all others nothing is read.
     pub(super) is_there: Option<Value>,
     /// Whether what the current element reads lies within its windows, one for each.
@@ -132,6 +136,8 @@ impl<'w> Body<'w> {
             row_moves: vec![],
             kernel,
             buffers: vec![],
+            masks: vec![],
+            aligned: true,
             is_there: None,
             within: vec![],
             uniforms: vec![],
@@ -526,6 +532,9 @@ impl<'w> Body<'w> {
     }
 
     fn load(&mut self, buffer: BufferId, point: &Point, level: Level, place: &Place) -> Value {
+        if place.lanes.is_tile() {
+            return self.load_tile(buffer, point, level, place);
+        }
         let graph = self.work.graph;
         let per_lane = level == Level::Inner && self.is_along_vectors(self.moves.axes(graph, point));
         let ty =
@@ -542,6 +551,26 @@ impl<'w> Body<'w> {
         let mask = within.into_iter().reduce(|all, one| self.at(level).apply(Op::And, &[all, one]));
         let read = mask.map_or(Expr::Load(at), |mask| Expr::LoadWhere(at, mask));
         self.at(level).bind(ty, read)
+    }
+
+    /// The elements that the rows and columns at a place read.
+    fn load_tile(&mut self, buffer: BufferId, point: &Point, level: Level, place: &Place) -> Value {
+        let dtype = self.work.graph.node(point.0).dtype;
+        let at = self.position(buffer, level, (&point.1, Lanes::ONE), place);
+        let aligned = self.aligned && point.1.is_empty();
+        let moved: Vec<Value> =
+            self.moves.within(&point.1).iter().map(|point| self.values[point].1).collect();
+        let lanes = |value: Value| self.kernel.ty(value).lanes;
+        let all = moved.iter().try_fold(lanes(at.index), |all, &mask| all.broadcast(lanes(mask)));
+        let lanes_of_all =
+            all.unwrap_or_else(|| unreachable!("masks have the rows and columns of the place"));
+        // A mask of further rows or columns is none of this value.
+        let own = |mask: &Value| lanes(*mask).broadcast(lanes_of_all) == Some(lanes_of_all);
+        let masks: Vec<Value> = self.masks.iter().copied().filter(own).chain(moved).collect();
+        let mask = masks.into_iter().reduce(|all, one| self.at(level).apply(Op::And, &[all, one]));
+        let at = Address { aligned, ..at };
+        let read = mask.map_or(Expr::Load(at), |mask| Expr::LoadWhere(at, mask));
+        self.at(level).bind(Type { dtype, lanes: lanes_of_all }, read)
     }
 
     /// Where positions of values of a level are found: per run of lanes, or per thread. Runs along a row are within it.

@@ -1,8 +1,11 @@
 //! Contractions: sums of products over axes that both factors have, in rows that one factor has and columns
 //! that the other has.
 //!
-//! The device's driver computes the products in tiles, and one kernel of elements finishes each tile. Factors
-//! that are computed are stored by kernels of elements before.
+//! On the CPU, the device's driver computes the products in tiles, and one kernel of elements finishes each
+//! tile. Factors that are computed are stored by kernels of elements before. On GPUs, one kernel computes factors,
+//! products and elements (`tiles.rs`).
+
+mod tiles;
 
 use std::collections::BTreeMap;
 
@@ -17,7 +20,7 @@ use crate::ir::graph::{Access, AxisId, AxisSet, Graph, Math, Node, NodeId, NodeK
 use crate::ir::kernel::{Buffer, BufferId};
 use crate::ir::op::Op;
 use crate::ir::plan::{BufferArg, Condition, Contraction, Footprint, TileAxis};
-use crate::target::{Contractions, TargetFacts, Vectors};
+use crate::target::{Contractions, TargetFacts, Tiles, Vectors};
 
 /// A sum of products, and the roles of its axes.
 pub struct Product {
@@ -34,31 +37,25 @@ pub struct Product {
     pub depth: Vec<AxisId>,
 }
 
-/// Returns the config of a group that is a contraction, and appends the memory between its kernels.
-pub(super) fn contraction(
-    work: &Work<'_>,
-    facts: &TargetFacts,
-    scratch: &mut Vec<Scratch>,
-) -> Option<Config> {
-    let sizes = facts.contractions?;
-    let product = Product::of(work.graph, work.group).filter(|product| product.is_readable(work))?;
+/// Returns the configs of a group that is a contraction, in order of preference, and appends the memory between
+/// their kernels.
+pub(super) fn contraction(work: &Work<'_>, facts: &TargetFacts, scratch: &mut Vec<Scratch>) -> Vec<Config> {
+    let sizes = facts.contractions;
+    let Some(product) = Product::of(work.graph, work.group) else { return vec![] };
     let when = product.conditions(work.graph, &sizes);
     if when.iter().any(|condition| condition.known() == Some(false)) {
-        return None;
+        return vec![];
     }
-    let mut config = Config::new();
-    let mut factor = |id: NodeId, name: &str| match product.plain(work, id) {
-        Some(operand) => operand,
-        None => {
-            let (stored, operand) = stored(work, facts, scratch, (id, name));
-            config.push(stored);
-            operand
+    let mut configs: Vec<Config> = match sizes.tiles {
+        Tiles::Driver(cols) => product.by_driver(work, facts, (cols, scratch)).into_iter().collect(),
+        Tiles::Teams(shapes) => {
+            tiles::tiles(&product, work, facts, shapes).into_iter().map(|tiles| vec![tiles]).collect()
         }
     };
-    let (left, right) = (factor(product.left, "left"), factor(product.right, "right"));
-    let finish = product.finish(work, facts, (&sizes, scratch), [left, right]);
-    config.push(Scheduled { when, ..finish });
-    Some(config)
+    for kernel in configs.iter_mut().filter_map(|config| config.last_mut()) {
+        kernel.when.extend(when.clone());
+    }
+    configs
 }
 
 /// The reason why tiles do not compute a sum of products.
@@ -157,6 +154,31 @@ impl Product {
         })
     }
 
+    /// Returns the config whose tiles the driver of the device computes, with at most `cols` columns each.
+    /// Factors that are computed are stored before.
+    fn by_driver(
+        &self,
+        work: &Work<'_>,
+        facts: &TargetFacts,
+        (cols, scratch): (u32, &mut Vec<Scratch>),
+    ) -> Option<Config> {
+        if !self.is_readable(work) {
+            return None;
+        }
+        let mut config = Config::new();
+        let mut factor = |id: NodeId, name: &str| match self.plain(work, id) {
+            Some(operand) => operand,
+            None => {
+                let (stored, operand) = stored(work, facts, scratch, (id, name));
+                config.push(stored);
+                operand
+            }
+        };
+        let (left, right) = (factor(self.left, "left"), factor(self.right, "right"));
+        config.push(self.finish(work, facts, (cols, scratch), [left, right]));
+        Some(config)
+    }
+
     /// Returns all axes.
     pub fn axes(&self) -> impl Iterator<Item = AxisId> {
         [&self.batch, &self.rows, &self.cols, &self.depth].into_iter().flatten().copied()
@@ -208,7 +230,7 @@ impl Product {
         &self,
         work: &Work<'_>,
         facts: &TargetFacts,
-        (sizes, scratch): (&Contractions, &mut Vec<Scratch>),
+        (cols, scratch): (u32, &mut Vec<Scratch>),
         factors: [Operand; 2],
     ) -> Scheduled {
         let (mut graph, order) = (work.graph.clone(), work.group.order.clone());
@@ -240,7 +262,7 @@ impl Product {
             own.group.order.iter().copied().filter(|axis| !self.cols.contains(axis)).collect();
         let mut dims = dims_along(&own, &outer);
         dims.extend(dims_along(&own, &self.cols));
-        let finish = on_cpu(&own, facts, &dims, sizes.cols);
+        let finish = on_cpu(&own, facts, &dims, cols);
         let inner = dims.last().map(|dim| dim.axes.clone()).unwrap_or_default();
         // The kernel has one buffer for all views of a tensor, so the number is known only now.
         let number = finish.buffers.iter().position(|buffer| buffer.slot == tile.slot);
@@ -327,6 +349,6 @@ fn stored(
     stage.name = format!("{}_{name}", work.name);
     let own = stage.work();
     let all = dims(own.graph, own.group, &own.operands);
-    let Vectors::Loops(grain) = facts.vector else { unreachable!("contractions are of the CPU") };
+    let Vectors::Loops(grain) = facts.vector else { unreachable!("a driver computes tiles of the CPU") };
     (on_cpu(&own, facts, &all, grain), made)
 }

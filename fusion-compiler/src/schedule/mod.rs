@@ -90,9 +90,7 @@ pub fn schedule(work: &Work<'_>, facts: &TargetFacts) -> (Vec<Config>, Vec<Scrat
             (configs, scratch)
         }
     };
-    if let Some(config) = contraction::contraction(work, facts, &mut scratch) {
-        configs.insert(0, config);
-    }
+    configs.splice(0..0, contraction::contraction(work, facts, &mut scratch));
     (bindable(configs, facts), scratch)
 }
 

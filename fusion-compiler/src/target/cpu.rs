@@ -1,6 +1,6 @@
 //! Processors.
 
-use super::facts::{Columns, Contractions, GPU_COLUMNS, Parts, RowMemory, TargetFacts, Vectors};
+use super::facts::{Columns, Contractions, GPU_COLUMNS, Parts, RowMemory, TargetFacts, Tiles, Vectors};
 use super::tuning_table::cpu;
 
 /// Facts that all devices have in common.
@@ -24,10 +24,10 @@ pub(super) const FACTS: TargetFacts = TargetFacts {
         stored_row_min: cpu::PART_STORED_ROW_MIN,
     },
     columns: Columns { steps: cpu::COLUMN_PART_STEPS, ..GPU_COLUMNS },
-    contractions: Some(Contractions {
+    contractions: Contractions {
         rows_min: cpu::CONTRACTION_ROWS_MIN,
         cols_min: cpu::CONTRACTION_COLS_MIN,
         depth_min: cpu::CONTRACTION_DEPTH_MIN,
-        cols: cpu::CONTRACTION_TILE_COLS,
-    }),
+        tiles: Tiles::Driver(cpu::CONTRACTION_TILE_COLS),
+    },
 };

@@ -38,8 +38,8 @@ pub struct TargetFacts {
     pub parts: Parts,
     /// Splitting of long column-major rows.
     pub columns: Columns,
-    /// Tiles of contractions, on targets whose driver computes them.
-    pub contractions: Option<Contractions>,
+    /// Tiles of contractions.
+    pub contractions: Contractions,
 }
 
 /// Parameters of contractions.
@@ -51,8 +51,40 @@ pub struct Contractions {
     pub cols_min: i64,
     /// Shortest sums that are worth tiles.
     pub depth_min: i64,
-    /// Largest number of columns of a tile.
-    pub cols: u32,
+    /// Way in which tiles are computed.
+    pub tiles: Tiles,
+}
+
+/// Way in which a target computes the tiles of a contraction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tiles {
+    /// The driver of the device computes them, with at most this many columns each.
+    Driver(u32),
+    /// A team computes each. The shapes are in order of preference, and the last one is for all sizes.
+    Teams(&'static [TileShape]),
+}
+
+/// A tile that a team of threads computes. All numbers are powers of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TileShape {
+    /// Number of rows.
+    pub rows: u16,
+    /// Number of columns.
+    pub cols: u16,
+    /// Steps of the depth between two barriers.
+    pub depth: u16,
+    /// Number of threads of the team.
+    pub threads: u32,
+    /// Largest number of bytes of an element of the sum.
+    pub size_max: usize,
+    /// Smallest number of elements of a result whose tiles keep a device busy.
+    pub elements_min: i64,
+}
+
+impl TileShape {
+    /// Returns a tile of 16 × 16 threads with 16 elements each.
+    pub(super) const SMALL: TileShape =
+        TileShape { rows: 64, cols: 64, depth: 16, threads: 256, size_max: 8, elements_min: 0 };
 }
 
 /// Parameters for splitting rows that are few and long, so that all of the device works on them.
@@ -170,6 +202,14 @@ pub(super) const GPU_COLUMNS: Columns = Columns {
     steps: gpu::COLUMN_PART_STEPS,
     row_min: gpu::COLUMN_PART_ROW_MIN,
     stored_row_min: gpu::COLUMN_PART_STORED_ROW_MIN,
+};
+
+/// Contractions on GPUs, with the smallest tile.
+pub(super) const GPU_CONTRACTIONS: Contractions = Contractions {
+    rows_min: gpu::CONTRACTION_ROWS_MIN,
+    cols_min: gpu::CONTRACTION_COLS_MIN,
+    depth_min: gpu::CONTRACTION_DEPTH_MIN,
+    tiles: Tiles::Teams(&[TileShape::SMALL]),
 };
 
 /// Returns a team for one row at a time, of at most `row_max` elements.

@@ -10,7 +10,9 @@ mod wgsl;
 
 #[cfg(feature = "compile")]
 pub(crate) use facts::team;
-pub use facts::{Columns, Contractions, Longest, Parts, RowMemory, TargetFacts, Team, Vectors};
+pub use facts::{
+    Columns, Contractions, Longest, Parts, RowMemory, TargetFacts, Team, TileShape, Tiles, Vectors,
+};
 #[cfg(feature = "compile")]
 pub(crate) use ptx::CLUSTER_MAX;
 

@@ -1,6 +1,9 @@
 //! NVIDIA GPUs.
 
-use super::facts::{GPU_COLUMNS, GPU_PARTS, Longest, RowMemory, TargetFacts, Team, Vectors, team};
+use super::facts::{
+    Contractions, GPU_COLUMNS, GPU_CONTRACTIONS, GPU_PARTS, Longest, RowMemory, TargetFacts, Team, TileShape,
+    Tiles, Vectors, team,
+};
 use super::tuning_table::{gpu, ptx};
 use crate::ir::graph::UNROLLED_MAX;
 
@@ -20,7 +23,7 @@ pub(super) const FACTS: TargetFacts = TargetFacts {
     unrolled_max: UNROLLED_MAX,
     parts: GPU_PARTS,
     columns: GPU_COLUMNS,
-    contractions: None,
+    contractions: Contractions { tiles: Tiles::Teams(&TILES), ..GPU_CONTRACTIONS },
 };
 
 /// Teams of NVIDIA GPUs, smallest first. Short rows share a warp, because the cost of a warp for each row does
@@ -57,3 +60,16 @@ const fn sized(place: usize, threads: u32, per_block: u32) -> Team {
 
 /// Largest number of blocks of a cluster that all devices with clusters support.
 pub(crate) const CLUSTER_MAX: i64 = 8;
+
+/// Tiles of NVIDIA GPUs, largest first. A thread computes 64 or 16 elements.
+const TILES: [TileShape; 2] = [
+    TileShape {
+        rows: 128,
+        cols: 128,
+        depth: 8,
+        threads: 256,
+        size_max: 4,
+        elements_min: ptx::LARGE_TILE_ELEMENTS_MIN,
+    },
+    TileShape::SMALL,
+];

@@ -271,6 +271,18 @@ pub mod gpu {
     ///
     /// Unmeasured.
     pub const ROWS_PER_TEAM: u32 = 8;
+    /// Smallest number of rows of a contraction that teams compute in tiles.
+    ///
+    /// Unmeasured.
+    pub const CONTRACTION_ROWS_MIN: i64 = 16;
+    /// Smallest number of columns of a contraction that teams compute in tiles.
+    ///
+    /// Unmeasured.
+    pub const CONTRACTION_COLS_MIN: i64 = 16;
+    /// Shortest sums of a contraction that teams compute in tiles.
+    ///
+    /// Unmeasured.
+    pub const CONTRACTION_DEPTH_MIN: i64 = 8;
 }
 
 /// Constants of PTX.
@@ -349,6 +361,10 @@ pub mod ptx {
     ///
     /// Unmeasured.
     pub const CROWDED_TEAM_MIN: u32 = 1024;
+    /// Smallest number of elements of a result whose largest tiles keep a device busy.
+    ///
+    /// Unmeasured.
+    pub const LARGE_TILE_ELEMENTS_MIN: i64 = 1 << 21;
 }
 
 /// Constants of WGSL.

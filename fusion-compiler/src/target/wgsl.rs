@@ -1,6 +1,6 @@
 //! WebGPU devices.
 
-use super::facts::{GPU_COLUMNS, GPU_PARTS, RowMemory, TargetFacts, Team, Vectors, team};
+use super::facts::{GPU_COLUMNS, GPU_CONTRACTIONS, GPU_PARTS, RowMemory, TargetFacts, Team, Vectors, team};
 use super::tuning_table::{gpu, wgsl};
 use crate::ir::graph::UNROLLED_MAX;
 
@@ -22,7 +22,7 @@ pub(super) const FACTS: TargetFacts = TargetFacts {
     unrolled_max: UNROLLED_MAX,
     parts: GPU_PARTS,
     columns: GPU_COLUMNS,
-    contractions: None,
+    contractions: GPU_CONTRACTIONS,
 };
 
 /// Teams of WebGPU devices, smallest first. A workgroup has several short rows at a time, which is faster on

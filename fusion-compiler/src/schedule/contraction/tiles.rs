@@ -1,0 +1,306 @@
+//! Contractions on GPUs: a team computes each tile in a loop over the depth, and the elements of the group from
+//! the finished tile.
+//!
+//! Operands of any layout, prologues and epilogues are computed like the elements of a pointwise kernel, but
+//! from the rows, columns and steps of a tile. Only `legalize` knows how threads share a tile. Elements of a
+//! factor outside of its tensors are 0 after its prologue, and elements of a tile outside of the space are not
+//! stored.
+
+use super::super::body::{Addressing, Body, Level, Place};
+use super::super::space::{SpaceDim, bytes, dims_along, product, width_conditions, widths};
+use super::super::{Scheduled, Work};
+use super::Product;
+use crate::ir::dim::DimExpr;
+use crate::ir::dtype::{Const, DType};
+use crate::ir::graph::{AxisId, NodeId, NodeKind};
+use crate::ir::kernel::{
+    Address, Builtin, Carried, Expr, IndexWidth, Lanes, LoopKind, Stmt, ThreadMap, Type, Value,
+};
+use crate::ir::op::Op;
+use crate::ir::plan::{Condition, Footprint, Space, UniformArg};
+use crate::target::{TargetFacts, TileShape};
+
+const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
+
+/// Lanes of an access to elements next to each other.
+const VECTOR: i64 = 4;
+
+/// A variant of the kernel.
+#[derive(Clone, Copy)]
+struct TileConfig {
+    shape: TileShape,
+    index: IndexWidth,
+    /// True if elements next to each other are aligned vectors.
+    aligned: bool,
+}
+
+/// Returns the kernels that compute a product and its elements in tiles, in order of preference.
+pub(super) fn tiles(
+    of: &Product,
+    work: &Work<'_>,
+    facts: &TargetFacts,
+    shapes: &[TileShape],
+) -> Vec<Scheduled> {
+    let size = work.graph.node(of.sum).dtype.size();
+    let shapes: Vec<TileShape> = shapes.iter().filter(|shape| size <= shape.size_max).copied().collect();
+    let last = shapes[shapes.len() - 1];
+    let config = |shape, index, aligned| TileConfig { shape, index, aligned };
+    let configs = widths(work, facts).into_iter().flat_map(|index| {
+        // Operands that need wide positions are rare, so one kernel is enough for them.
+        let aligned = shapes.iter().filter(|_| index == IndexWidth::Bits32);
+        let aligned: Vec<_> = aligned.map(|&shape| config(shape, index, true)).collect();
+        aligned.into_iter().chain([config(last, index, false)])
+    });
+    let configs: Vec<TileConfig> = configs.collect();
+    configs.into_iter().map(|config| Tiled::new(of, work, facts, config).scheduled()).collect()
+}
+
+/// A side of a tile.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Rows,
+    Cols,
+}
+
+/// The numbers of the rows or columns of a tile.
+struct Numbers {
+    /// Coordinates of each number, by dim.
+    coordinates: Vec<Value>,
+    /// True for the numbers inside of the space.
+    within: Value,
+}
+
+impl Numbers {
+    /// Computes `count` numbers from `first` on.
+    fn new(
+        body: &mut Body<'_>,
+        level: Level,
+        (first, dims): (Value, &[SpaceDim]),
+        (side, count): (Side, u16),
+    ) -> Numbers {
+        let extent = body.extent(&product(dims));
+        let (builtin, lanes) = match side {
+            Side::Rows => (Builtin::TileRow, Lanes::Tile(count, 1)),
+            Side::Cols => (Builtin::TileCol, Lanes::Tile(1, count)),
+        };
+        let mut b = body.at(level);
+        let ahead = b.bind(Type { lanes, ..INDEX }, Expr::Builtin(builtin));
+        let number = b.apply(Op::Add, &[first, ahead]);
+        let within = b.apply(Op::Lt, &[number, extent]);
+        Numbers { coordinates: body.decoded(level, number, dims), within }
+    }
+}
+
+/// A kernel that computes tiles.
+struct Tiled<'w> {
+    of: &'w Product,
+    work: &'w Work<'w>,
+    facts: &'w TargetFacts,
+    config: TileConfig,
+    /// Dims of the batch, the rows, the columns and the depth.
+    dims: [Vec<SpaceDim>; 4],
+}
+
+impl<'w> Tiled<'w> {
+    fn new(of: &'w Product, work: &'w Work<'w>, facts: &'w TargetFacts, config: TileConfig) -> Tiled<'w> {
+        let dims = [&of.batch, &of.rows, &of.cols, &of.depth].map(|axes| dims_along(work, axes));
+        Tiled { of, work, facts, config, dims }
+    }
+
+    fn scheduled(&self) -> Scheduled {
+        let shape = self.config.shape;
+        let all = self.dims.concat();
+        let sight = (self.config.index, Addressing::Whole);
+        let mut body = Body::new(self.work, self.facts, &all, self.name(), sight);
+        body.set_threads(ThreadMap { team: shape.threads, ..ThreadMap::ALONE });
+        body.aligned = self.config.aligned;
+        let start = body.uniform(UniformArg::Start, DType::Index, "start");
+        let end = body.uniform(UniformArg::End, DType::Index, "end");
+        let tile = body.top().declare(INDEX);
+        let (batch, row, col) = self.decode(&mut body, tile);
+        let [_, row_dims, col_dims, _] = &self.dims;
+        let rows = Numbers::new(&mut body, Level::Item, (row, row_dims), (Side::Rows, shape.rows));
+        let cols = Numbers::new(&mut body, Level::Item, (col, col_dims), (Side::Cols, shape.cols));
+        let sum = self.depth_loop(&mut body, (tile, &batch), [&rows, &cols]);
+        body.set_of_row(self.of.sum, sum);
+        let coordinates = [batch.as_slice(), &rows.coordinates, &cols.coordinates, &[]];
+        self.store(&mut body, &self.place(tile, coordinates), [rows.within, cols.within]);
+        let inside = std::mem::take(&mut body.item);
+        let (step, kind) = (body.top().index(1), LoopKind::Team);
+        body.push(Stmt::Loop { var: tile, kind, start, end, step, carried: vec![], body: inside });
+        self.finished(body)
+    }
+
+    fn name(&self) -> String {
+        let TileConfig { shape, index, aligned } = self.config;
+        let vector = if aligned { format!("_v{VECTOR}") } else { String::new() };
+        let wide = if index == IndexWidth::Bits64 { "_wide" } else { "" };
+        format!("{}_tiles{}x{}{vector}{wide}", self.work.name, shape.rows, shape.cols)
+    }
+
+    /// Returns the coordinates of the batch, the first row and the first column of a tile.
+    fn decode(&self, body: &mut Body<'_>, tile: Value) -> (Vec<Value>, Value, Value) {
+        let [batch, ..] = &self.dims;
+        let [down, across] = self.tiles_per_product().map(|count| body.extent(&count));
+        let (above, col) = body.divide(Level::Item, tile, across);
+        let (coordinates, row) = if batch.is_empty() {
+            (vec![], above)
+        } else {
+            let (product, row) = body.divide(Level::Item, above, down);
+            (body.decoded(Level::Item, product, batch), row)
+        };
+        let mut b = body.item();
+        let [height, width] = [self.config.shape.rows, self.config.shape.cols].map(|len| b.index(len.into()));
+        let row = b.apply(Op::Mul, &[row, height]);
+        (coordinates, row, b.apply(Op::Mul, &[col, width]))
+    }
+
+    /// Returns the numbers of tiles along the rows and along the columns of one product.
+    fn tiles_per_product(&self) -> [DimExpr; 2] {
+        let [_, rows, cols, _] = &self.dims;
+        let TileShape { rows: height, cols: width, .. } = self.config.shape;
+        let count = |dims: &[SpaceDim], len: u16| product(dims).ceil_div(DimExpr::constant(len.into()));
+        [count(rows, height), count(cols, width)]
+    }
+
+    /// Returns the place with these coordinates of the batch, the rows, the columns and the depth. Nothing is
+    /// read along dims without coordinates.
+    fn place(&self, tile: Value, coordinates: [&[Value]; 4]) -> Place {
+        let each = self.dims.iter().zip(coordinates);
+        let all = each.flat_map(|(dims, of)| (0..dims.len()).map(|i| of.get(i).copied().unwrap_or(tile)));
+        let TileShape { rows, cols, .. } = self.config.shape;
+        let (coordinates, lanes) = (all.collect(), Lanes::Tile(rows, cols));
+        Place { element: tile, coordinates, lanes, apart: true, in_row: None }
+    }
+
+    /// Adds up the products of a tile, and returns their sum.
+    fn depth_loop(
+        &self,
+        body: &mut Body<'_>,
+        (tile, batch): (Value, &[Value]),
+        [rows, cols]: [&Numbers; 2],
+    ) -> Value {
+        let (of, TileShape { rows: height, cols: width, depth, .. }) = (self.of, self.config.shape);
+        let [.., depth_dims] = &self.dims;
+        let step = body.top().declare(INDEX);
+        let mut inside = Vec::new();
+        // Steps are the columns of the left factor, and the rows of the right one.
+        let mut factor = |node: NodeId, side: Side| {
+            let of_depth = if side == Side::Rows { Side::Cols } else { Side::Rows };
+            let steps = Numbers::new(body, Level::Inner, (step, depth_dims), (of_depth, depth));
+            let (own, coordinates): (_, [&[Value]; 4]) = match side {
+                Side::Rows => (rows, [batch, &rows.coordinates, &[], &steps.coordinates]),
+                Side::Cols => (cols, [batch, &[], &cols.coordinates, &steps.coordinates]),
+            };
+            body.masks = vec![own.within, steps.within];
+            let value = self.factor(body, node, &self.place(tile, coordinates));
+            inside.extend(body.take_inner());
+            value
+        };
+        let (left, right) = (factor(of.left, Side::Rows), factor(of.right, Side::Cols));
+        let dtype = self.work.graph.node(of.sum).dtype;
+        let ty = Type { dtype, lanes: Lanes::Tile(height, width) };
+        let mut b = body.writer(&mut inside);
+        let [var, out] = [(); 2].map(|()| b.declare(ty));
+        let next = b.bind(ty, Expr::Product(var, left, right));
+        let end = body.extent(&product(depth_dims));
+        let mut top = body.top();
+        let zero = top.constant(dtype, Const::zero(dtype));
+        let (first, by) = (top.index(0), top.index(depth.into()));
+        let zeros = body.item().bind(ty, Expr::Splat(zero));
+        let carried = vec![Carried { start: zeros, var, next, out }];
+        let kind = LoopKind::Serial;
+        body.item.push(Stmt::Loop { var: step, kind, start: first, end, step: by, carried, body: inside });
+        out
+    }
+
+    /// Returns the elements of a factor, and 0 outside of its tensors.
+    fn factor(&self, body: &mut Body<'_>, node: NodeId, place: &Place) -> Value {
+        let value = body.value(node, &vec![], place);
+        if self.is_read(body, node) {
+            return value;
+        }
+        let dtype = self.work.graph.node(node).dtype;
+        let zero = body.top().constant(dtype, Const::zero(dtype));
+        let masks = body.masks.clone();
+        let mut b = body.inner();
+        let within = b.apply(Op::And, &masks);
+        b.apply(Op::Select, &[within, value, zero])
+    }
+
+    /// Returns true if a factor is read from memory and widened at most.
+    fn is_read(&self, body: &Body<'_>, id: NodeId) -> bool {
+        let node = self.work.graph.node(id);
+        body.is_read(id) || node.kind == NodeKind::Cast && self.is_read(body, node.args[0])
+    }
+
+    /// Stores the elements of a tile inside of the space.
+    fn store(&self, body: &mut Body<'_>, place: &Place, within: [Value; 2]) {
+        body.masks = within.into();
+        let mut stores = Vec::new();
+        for (store, &buffer) in self.work.group.stores.iter().zip(&self.work.stores) {
+            let value = body.value(store.node, &vec![], place);
+            let at = body.position(buffer, Level::Item, (&vec![], Lanes::ONE), place);
+            stores.push(Stmt::Store(Address { aligned: self.config.aligned, ..at }, value));
+        }
+        let cond = body.item().apply(Op::And, &within);
+        body.item.push(Stmt::If { cond, body: stores });
+    }
+
+    fn finished(&self, body: Body<'_>) -> Scheduled {
+        let when = self.conditions();
+        let (mut kernel, mut buffers) = body.finish();
+        // A tile is a box of the space.
+        for (buffer, arg) in kernel.buffers.iter_mut().zip(&mut buffers) {
+            (buffer.strided, arg.footprint) = (false, Footprint::Whole);
+        }
+        let [batch, ..] = &self.dims;
+        let [down, across] = self.tiles_per_product();
+        let TileShape { rows, cols, .. } = self.config.shape;
+        let space = Space {
+            rows: product(batch) * down * across,
+            cols: DimExpr::constant(1),
+            grain: 1,
+            each: DimExpr::constant(i64::from(rows) * i64::from(cols)),
+        };
+        Scheduled::new(when, (kernel, buffers), space)
+    }
+
+    fn conditions(&self) -> Vec<Condition> {
+        let Tiled { work, facts, config, .. } = self;
+        let [batch, rows, cols, _] = &self.dims;
+        let mut when = width_conditions(work, facts, config.index);
+        if config.shape.elements_min > 0 {
+            let elements = product(batch) * product(rows) * product(cols);
+            when.push(Condition::AtLeast(elements, config.shape.elements_min));
+        }
+        if config.aligned {
+            when.extend(
+                self.innermost()
+                    .into_iter()
+                    .map(|axis| Condition::Divides(work.graph.axis(axis).extent.clone(), VECTOR)),
+            );
+        }
+        if facts.rebased {
+            let whole = work.operands.iter().filter(|operand| !operand.axes.is_empty());
+            when.extend(whole.map(|operand| Condition::Binds(bytes(work.graph, operand))));
+        }
+        when.retain(|condition| condition.known() != Some(true));
+        when.dedup();
+        when
+    }
+
+    /// Returns the innermost axes of the tensors that a tile has several elements of, each once.
+    fn innermost(&self) -> Vec<AxisId> {
+        let mut all = Vec::new();
+        for operand in &self.work.operands {
+            if let Some(&axis) = operand.axes.last()
+                && !all.contains(&axis)
+                && !self.of.batch.contains(&axis)
+            {
+                all.push(axis);
+            }
+        }
+        all
+    }
+}
