@@ -43,6 +43,10 @@ fuse! {
     pub(crate) fn vector(x: f32[M, K], w: f32[K]) -> f32[M] { sum(x * w, K) }
     pub(crate) fn lacking(x: f32[M, K, L], w: f32[K, N]) -> f32[M, N] { sum(x * w, (K, L)) }
     pub(crate) fn integers(x: i32[M, K], w: i32[K, N]) -> i32[M, N] { sum(x * w, K) }
+    pub(crate) fn unsigned(x: u32[K, M], w: u16[N, K]) -> u32[M, N] { sum(x * w as u32, K) + 1 }
+    pub(crate) fn bytes(x: i8[M, K], w: u8[N, K], s: f32[N]) -> f32[M, N] {
+        sum(x as i32 * w as i32, K) as f32 * s
+    }
     pub(crate) fn few_terms(x: f32[M, K = 3], w: f32[K, N]) -> f32[M, N] { sum(x * w, K) }
     #[fuse(strict)]
     pub(crate) fn strictly(x: f32[M, K], w: f32[K, N]) -> f32[M, N] { sum(x * w, K) }
@@ -97,7 +101,7 @@ fn same(sum: f64, _: &[usize]) -> f64 {
 }
 
 /// Extents around the sizes of vectors, panels and blocks of the depth.
-const SIZES: [(usize, usize, usize); 16] = [
+const SIZES: [(usize, usize, usize); 19] = [
     (1, 1, 1),
     (4, 8, 4),
     (3, 5, 7),
@@ -114,6 +118,9 @@ const SIZES: [(usize, usize, usize); 16] = [
     (4, 600, 513),
     (200, 70, 24),
     (17, 8, 515),
+    (40, 257, 48),
+    (64, 32, 128),
+    (33, 70, 38),
 ];
 
 #[test]
@@ -291,6 +298,80 @@ fn operands_have_any_float_type() {
     }
 }
 
+/// The largest tiles are for large results, so few terms are summed here.
+#[test]
+fn large_results_are_exact() {
+    for device in exact_devices() {
+        let (m, k, n) = (1030, 12, 2052);
+        let number = |i: usize| (i * 7919 % 31) as f32 - 15.0;
+        let (x, w): (Vec<f32>, Vec<f32>) =
+            ((0..m * k).map(number).collect(), (0..k * n).map(number).collect());
+        let made = nn(
+            &Tensor::from_slice(&device, &x, [m, k]).expect("it fits"),
+            &Tensor::from_slice(&device, &w, [k, n]).expect("it fits"),
+        );
+        let made = made.expect("it runs").to_vec().expect("it is read");
+        for (row, col) in (0..m).flat_map(|row| (0..n).map(move |col| (row, col))) {
+            let sum: f32 = (0..k).map(|l| x[row * k + l] * w[l * n + col]).sum();
+            assert!(
+                made[row * n + col] == sum,
+                "{device}: {} at {row}, {col}, not {sum}",
+                made[row * n + col]
+            );
+        }
+    }
+}
+
+/// Sums of integers wrap, so they are the same in any order.
+#[test]
+fn integers_are_exact() {
+    on_devices(|device| {
+        for (m, k, n) in SIZES {
+            let numbers =
+                |seed: i64, count| (0..count as i64).map(move |i| (i + seed) * 0x9e37_79b9 % 0x7fff_ffff);
+            let ints = |seed, count| numbers(seed, count).map(|x| x as i32).collect::<Vec<_>>();
+            let sum = |term: &dyn Fn(usize) -> i32| (0..k).fold(0_i32, |sum, l| sum.wrapping_add(term(l)));
+            let (x, w) = (ints(1, m * k), ints(2, k * n));
+            let made =
+                integers(&Tensor::from_slice(device, &x, [m, k])?, &Tensor::from_slice(device, &w, [k, n])?)?;
+            let places = (0..m).flat_map(|row| (0..n).map(move |col| (row, col)));
+            let expected: Vec<i32> = places
+                .clone()
+                .map(|(row, col)| sum(&|l| x[row * k + l].wrapping_mul(w[l * n + col])))
+                .collect();
+            assert!(made.to_vec()? == expected, "{device} {m} {k} {n}");
+
+            let x: Vec<u32> = numbers(3, k * m).map(|x| x as u32).collect();
+            let w: Vec<u16> = numbers(4, n * k).map(|x| x as u16).collect();
+            let made =
+                unsigned(&Tensor::from_slice(device, &x, [k, m])?, &Tensor::from_slice(device, &w, [n, k])?)?;
+            let term = |row: usize, col: usize, l: usize| {
+                x[l * m + row].wrapping_mul(u32::from(w[col * k + l])).cast_signed()
+            };
+            let expected: Vec<u32> = places
+                .clone()
+                .map(|(row, col)| sum(&|l| term(row, col, l)).cast_unsigned().wrapping_add(1))
+                .collect();
+            assert!(made.to_vec()? == expected, "{device} unsigned {m} {k} {n}");
+
+            let x: Vec<i8> = numbers(5, m * k).map(|x| x as i8).collect();
+            let w: Vec<u8> = numbers(6, n * k).map(|x| x as u8).collect();
+            let scales: Vec<f32> = (0..n).map(|col| 1.0 / (1 << (col % 5)) as f32).collect();
+            let made = bytes(
+                &Tensor::from_slice(device, &x, [m, k])?,
+                &Tensor::from_slice(device, &w, [n, k])?,
+                &Tensor::from_slice(device, &scales, [n])?,
+            )?;
+            let term =
+                |row: usize, col: usize, l: usize| i32::from(x[row * k + l]) * i32::from(w[col * k + l]);
+            let expected: Vec<f32> =
+                places.map(|(row, col)| sum(&|l| term(row, col, l)) as f32 * scales[col]).collect();
+            assert!(made.to_vec()? == expected, "{device} bytes {m} {k} {n}");
+        }
+        Ok(())
+    });
+}
+
 #[test]
 fn factors_are_computed() {
     on_devices(|device| {
@@ -398,7 +479,7 @@ fn reports_class_each_product_or_say_why_it_is_none() {
         (strictly::report(), "sum along K is a reduction: `strict` rounds each product"),
         (vector::report(), "sum along K is a reduction: `w` has no dim that `x` lacks"),
         (lacking::report(), "sum along K, L is a reduction: `w` lacks `L`"),
-        (integers::report(), "sum along K is a reduction: its elements are integers"),
+        (integers::report(), "contraction along K: M × N, 2*M*N*K FLOP"),
         (
             few_terms::report(),
             "sum along K is a reduction: it has so few terms that a thread adds them by itself",

@@ -418,7 +418,7 @@ impl<'k> Verifier<'k> {
             (
                 Lanes::Tile(rows, cols),
                 [(true, Lanes::Tile(of_rows, depth)), (true, Lanes::Tile(steps, of_cols))],
-            ) if rows == of_rows && cols == of_cols && depth == steps && ty.dtype.is_float() => Ok(()),
+            ) if rows == of_rows && cols == of_cols && depth == steps && is_summed(ty.dtype) => Ok(()),
             _ => Err(format!("{left} and {right} have no product of {ty}")),
         }
     }
@@ -443,6 +443,11 @@ impl<'k> Verifier<'k> {
             Err(format!("an access of {ty} at {index} does not fit buffer {}", buffer.name))
         }
     }
+}
+
+/// Returns true if tiles of this type have products.
+fn is_summed(dtype: DType) -> bool {
+    matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::U32)
 }
 
 /// Returns true if the expression may have another value in each thread.

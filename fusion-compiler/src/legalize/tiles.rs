@@ -152,10 +152,12 @@ struct Copy {
     elements: Vec<(Elements, Value)>,
 }
 
-/// An element of a value, or a vector of its elements: the value, the row, the column and the direction, as far
-/// as the value has these.
+/// An element of a value, or a vector of its elements.
+///
+/// The parts are the value, the row, the column and the direction, as far as the value has these.
 type Key = (Value, Option<Value>, Option<Value>, Option<Along>);
 
+/// The state of the lowering of one kernel.
 struct Tiles<'k> {
     types: &'k mut Vec<Type>,
     uniforms: &'k mut Vec<Uniform>,
@@ -494,7 +496,7 @@ impl Tiles<'_> {
                         b.bind(Type { lanes: Lanes::ONE, ..ty }, Expr::Lane(rows, lane as u8))
                     };
                     for (&col, sum) in cols.iter().zip(&mut sums) {
-                        *sum = b.apply(Op::Fma, &[row, col, *sum]);
+                        *sum = with_product(&mut b, *sum, [row, col]);
                     }
                 }
             }
@@ -541,6 +543,15 @@ impl Tiles<'_> {
     fn builder<'b>(&'b mut self, body: &'b mut Vec<Stmt>) -> Builder<'b> {
         Builder { types: self.types, uniforms: self.uniforms, body }
     }
+}
+
+/// Adds the product of two factors to a sum, with one rounding. Integers wrap.
+fn with_product(b: &mut Builder<'_>, sum: Value, factors: [Value; 2]) -> Value {
+    if b.ty(sum).dtype.is_float() {
+        return b.apply(Op::Fma, &[factors[0], factors[1], sum]);
+    }
+    let product = b.apply(Op::Mul, &factors);
+    b.apply(Op::Add, &[product, sum])
 }
 
 /// Returns quotient and remainder of a number by a power of two.

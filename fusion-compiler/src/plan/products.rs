@@ -48,7 +48,6 @@ fn reason(graph: &Graph, refused: &NoContraction, factors: [NodeId; 2]) -> Strin
     };
     match refused {
         NoContraction::Strict => "`strict` rounds each product".into(),
-        NoContraction::Integers => "its elements are integers".into(),
         NoContraction::Used => "its products are used elsewhere, too".into(),
         NoContraction::Unrolled => "it has so few terms that a thread adds them by itself".into(),
         NoContraction::NoDim([of, other]) => format!("{} has no dim that {} lacks", name(*of), name(*other)),

@@ -62,8 +62,6 @@ pub(super) fn contraction(work: &Work<'_>, facts: &TargetFacts, scratch: &mut Ve
 pub enum NoContraction {
     /// The function has `#[fuse(strict)]`.
     Strict,
-    /// The sum is of integers.
-    Integers,
     /// The products have another use than the sum.
     Used,
     /// A thread adds the few terms by itself.
@@ -101,10 +99,17 @@ impl Product {
     pub fn at(graph: &Graph, group: &Group, sum: NodeId) -> Result<Product, NoContraction> {
         let Some((along, of)) = factors(graph, sum) else { return Err(NoContraction::Elements) };
         let node = graph.node(sum);
-        match node.kind {
-            NodeKind::Reduce(Reduce::Dot, _) => {}
-            _ if !node.dtype.is_float() => return Err(NoContraction::Integers),
-            _ if graph.math == Math::Strict => return Err(NoContraction::Strict),
+        // The products of integers are exact, so they stay nodes of their own.
+        let has_one_use = |of: NodeId| {
+            graph.nodes.iter().flat_map(|node| &node.args).filter(|&&arg| arg == of).count() == 1
+        };
+        match (&node.kind, node.dtype) {
+            (NodeKind::Reduce(Reduce::Dot, _), _) => {}
+            (_, DType::I32 | DType::U32)
+                if has_one_use(node.args[0]) && group.nodes.contains(&node.args[0]) => {}
+            (_, dtype) if dtype.is_float() && graph.math == Math::Strict => {
+                return Err(NoContraction::Strict);
+            }
             _ => return Err(NoContraction::Used),
         }
         if graph.looped_axes(sum).is_empty() {
@@ -212,16 +217,12 @@ impl Product {
             NodeKind::Input(param) => Load::Param(param),
             NodeKind::Cast if work.graph.node(node.args[0]).axes == node.axes => {
                 let narrow = self.plain(work, node.args[0]);
-                let widens = |operand: &Operand| {
-                    node.dtype == DType::F32 && matches!(operand.dtype, DType::F16 | DType::BF16)
-                };
-                return narrow.filter(widens);
+                return narrow.filter(|operand| widens(operand.dtype, node.dtype));
             }
             _ => return None,
         };
         let operand = work.operands[usize::from(work.loads[&load].0)].clone();
-        let is_float = matches!(operand.dtype, DType::F32 | DType::F64 | DType::F16 | DType::BF16);
-        let is_read = operand.access == Access::Read && !operand.moved && is_float;
+        let is_read = operand.access == Access::Read && !operand.moved && operand.dtype != DType::Bool;
         is_read.then_some(operand)
     }
 
@@ -305,6 +306,15 @@ impl Product {
             tile,
         });
         finish
+    }
+}
+
+/// Returns true if the driver reads elements of 8 or 16 bits as numbers of the type that products have.
+fn widens(from: DType, to: DType) -> bool {
+    match to {
+        DType::F32 => matches!(from, DType::F16 | DType::BF16),
+        DType::I32 | DType::U32 => from.is_int() && from.size() < 4,
+        _ => false,
     }
 }
 

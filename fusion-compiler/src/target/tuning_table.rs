@@ -274,11 +274,11 @@ pub mod gpu {
     /// Smallest number of rows of a contraction that teams compute in tiles.
     ///
     /// Unmeasured.
-    pub const CONTRACTION_ROWS_MIN: i64 = 16;
+    pub const CONTRACTION_ROWS_MIN: i64 = 32;
     /// Smallest number of columns of a contraction that teams compute in tiles.
     ///
     /// Unmeasured.
-    pub const CONTRACTION_COLS_MIN: i64 = 16;
+    pub const CONTRACTION_COLS_MIN: i64 = 32;
     /// Shortest sums of a contraction that teams compute in tiles.
     ///
     /// Unmeasured.

@@ -206,7 +206,11 @@ impl<'k> Team<'k> {
         let [sum, left, right] = [sum, left, right].map(|value| &self.values[&value][0]);
         (0..usize::from(depth)).fold(sum[element], |sum, step| {
             let factors = [left[row * usize::from(depth) + step], right[step * usize::from(cols) + col]];
-            eval_op(Op::Fma, &[factors[0], factors[1], sum], Dialect::Ptx)
+            if ty.dtype.is_float() {
+                return eval_op(Op::Fma, &[factors[0], factors[1], sum], Dialect::Ptx);
+            }
+            let product = eval_op(Op::Mul, &factors, Dialect::Ptx);
+            eval_op(Op::Add, &[sum, product], Dialect::Ptx)
         })
     }
 }
@@ -227,7 +231,8 @@ fn is_true(value: Scalar) -> bool {
     value.to_i64() != 0
 }
 
-/// Returns the content of memory that nothing was written to.
+/// Returns the content of memory that nothing was written to: NaN, or a large integer.
 fn unknown(dtype: DType) -> Scalar {
-    Scalar::new(dtype, Const::Float(f64::NAN))
+    let value = if dtype.is_float() { Const::Float(f64::NAN) } else { Const::Int(i64::from(i32::MIN)) };
+    Scalar::new(dtype, value)
 }

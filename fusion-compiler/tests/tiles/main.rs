@@ -99,6 +99,7 @@ fn operands_of_any_layout_are_copied() {
         check(&format!("pub fn f(x: f32[{x}], w: f32[{w}]) -> f32[M, N] {{ sum(x * w, K) }}"));
     }
     check("pub fn f(x: f64[M, K], w: f64[K, N]) -> f64[M, N] { sum(x * w, K) }");
+    check("pub fn f(x: i32[M, K], w: i32[N, K]) -> i32[M, N] { sum(x * w, K) }");
 }
 
 #[test]

@@ -8,6 +8,7 @@
 use std::arch::aarch64::*;
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
+use std::num::Wrapping;
 
 use fusion_compiler::ir::dtype::DType;
 use half::{bf16, f16};
@@ -197,6 +198,24 @@ microkernels! {
     _mm256_setzero_pd(), _mm256_loadu_pd, _mm256_storeu_pd, _mm256_set1_pd, _mm256_add_pd, _mm256_fmadd_pd
 }
 
+#[cfg(target_arch = "x86_64")]
+microkernels! {
+    #[target_feature(enable = "avx512f")]
+    avx512_i32: Wrapping<i32>, 12 x 2 x 16, [1 2 3 4 5 6 7 8 9 10 11 12];
+    _mm512_setzero_si512(), (|from: *const Wrapping<i32>| _mm512_loadu_si512(from.cast())),
+    (|to: *mut Wrapping<i32>, x| _mm512_storeu_si512(to.cast(), x)), (|x: Wrapping<i32>| _mm512_set1_epi32(x.0)),
+    _mm512_add_epi32, (|x, y, z| _mm512_add_epi32(_mm512_mullo_epi32(x, y), z))
+}
+
+#[cfg(target_arch = "x86_64")]
+microkernels! {
+    #[target_feature(enable = "avx2,fma")]
+    avx2_i32: Wrapping<i32>, 6 x 2 x 8, [1 2 3 4 5 6];
+    _mm256_setzero_si256(), (|from: *const Wrapping<i32>| _mm256_loadu_si256(from.cast())),
+    (|to: *mut Wrapping<i32>, x| _mm256_storeu_si256(to.cast(), x)), (|x: Wrapping<i32>| _mm256_set1_epi32(x.0)),
+    _mm256_add_epi32, (|x, y, z| _mm256_add_epi32(_mm256_mullo_epi32(x, y), z))
+}
+
 #[cfg(target_arch = "aarch64")]
 microkernels! {
     #[target_feature(enable = "neon")]
@@ -249,6 +268,12 @@ microkernels! {
     portable::mul_add
 }
 
+microkernels! {
+    base_i32: Wrapping<i32>, 4 x 2 x 4, [1 2 3 4];
+    [Wrapping(0_i32); 4], portable::load, portable::store, (|x| [x; 4]), portable::add,
+    portable::mul_add
+}
+
 /// Chooses the microkernels of an instruction set. The names are those of AVX-512, AVX2, NEON and the others.
 macro_rules! of_isa {
     ($isa:expr, $avx512:ident, $avx2:ident, $neon:ident, $base:ident) => {
@@ -279,6 +304,23 @@ impl Accumulate for f32 {
 
     fn microkernels(isa: Isa) -> &'static Microkernels<f32> {
         of_isa!(isa, avx512_f32, avx2_f32, neon_f32, base_f32)
+    }
+}
+
+impl Accumulate for Wrapping<i32> {
+    fn packer(dtype: DType) -> Option<Pack<Wrapping<i32>>> {
+        match dtype {
+            DType::I32 | DType::U32 => Some(pack::<i32>),
+            DType::I16 => Some(pack::<i16>),
+            DType::U16 => Some(pack::<u16>),
+            DType::I8 => Some(pack::<i8>),
+            DType::U8 => Some(pack::<u8>),
+            _ => None,
+        }
+    }
+
+    fn microkernels(isa: Isa) -> &'static Microkernels<Wrapping<i32>> {
+        of_isa!(isa, avx512_i32, avx2_i32, base_i32, base_i32)
     }
 }
 

@@ -13,6 +13,7 @@ mod pack;
 mod tests;
 
 use std::marker::PhantomData;
+use std::num::Wrapping;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fusion_compiler::ir::dim::DimExpr;
@@ -85,6 +86,10 @@ pub(super) fn run(
     match launch.buffers.get(usize::from(of.tile)).map(|tile| tile.dtype) {
         Some(DType::F32) => Resolved::<f32>::new(launch, of, context).ok_or(Failure::Malformed)?.run(),
         Some(DType::F64) => Resolved::<f64>::new(launch, of, context).ok_or(Failure::Malformed)?.run(),
+        // Sums that wrap have the same bits with and without a sign.
+        Some(DType::I32 | DType::U32) => {
+            Resolved::<Wrapping<i32>>::new(launch, of, context).ok_or(Failure::Malformed)?.run()
+        }
         _ => Err(Failure::Malformed),
     }
 }

@@ -1,9 +1,10 @@
 //! Packing: a block of an operand becomes panels, in the order in which microkernels read them.
 //!
-//! An operand is read by strides, so names may lie in memory in any order. Elements of 16 bits are widened on
-//! the way. Lanes of a panel that the operand lacks are 0, and no product that uses them is kept.
+//! An operand is read by strides, so names may lie in memory in any order. Elements of 8 and 16 bits are
+//! widened on the way. Lanes of a panel that the operand lacks are 0, and no product that uses them is kept.
 
 use std::array;
+use std::num::Wrapping;
 
 use half::{bf16, f16};
 use smallvec::SmallVec;
@@ -44,6 +45,11 @@ elements! {
     f64 => f64, |x| x;
     f16 => f32, f16::to_f32;
     bf16 => f32, bf16::to_f32;
+    i32 => Wrapping<i32>, Wrapping;
+    i16 => Wrapping<i32>, |x| Wrapping(i32::from(x));
+    u16 => Wrapping<i32>, |x| Wrapping(i32::from(x));
+    i8 => Wrapping<i32>, |x| Wrapping(i32::from(x));
+    u8 => Wrapping<i32>, |x| Wrapping(i32::from(x));
 }
 
 /// Axes of an operand as one direction: an extent and a stride each, outermost first, at least one.

@@ -1,5 +1,7 @@
 //! Microkernels and packing against plain loops.
 
+use std::num::Wrapping;
+
 use half::bf16;
 
 use super::microkernel::{Accumulate, Panels};
@@ -22,7 +24,7 @@ fn number(i: usize) -> f64 {
 
 /// Compares the products of all numbers of rows and columns with exact sums. The elements around a product
 /// stay as they are.
-fn products_are_exact<T: Accumulate + From<f32> + Into<f64>>() {
+fn products_are_exact<T: Accumulate>(of: fn(f64) -> T, exact: fn(T) -> f64) {
     for isa in isas() {
         let kernels = T::microkernels(isa);
         for (rows, cols) in
@@ -30,11 +32,11 @@ fn products_are_exact<T: Accumulate + From<f32> + Into<f64>>() {
         {
             for (depth, adds) in [(1, false), (3, true), (40, false)] {
                 let panel = |width: usize, first| -> Vec<T> {
-                    (0..depth * width).map(|i| T::from(number(i + first) as f32)).collect()
+                    (0..depth * width).map(|i| of(number(i + first))).collect()
                 };
                 let (left, right) = (panel(kernels.rows, 0), panel(kernels.cols, 5));
                 let stride = cols + 3;
-                let mut product = vec![T::from(100.0); rows * stride];
+                let mut product = vec![of(100.0); rows * stride];
                 let panels = Panels {
                     depth,
                     left: left.as_ptr(),
@@ -54,7 +56,7 @@ fn products_are_exact<T: Accumulate + From<f32> + Into<f64>>() {
                         (true, false) => sum,
                         (true, true) => 100.0 + sum,
                     };
-                    assert_eq!(made.into(), expected, "{isa:?} {rows}x{cols}x{depth} at {row}, {col}");
+                    assert_eq!(exact(made), expected, "{isa:?} {rows}x{cols}x{depth} at {row}, {col}");
                 }
             }
         }
@@ -63,8 +65,9 @@ fn products_are_exact<T: Accumulate + From<f32> + Into<f64>>() {
 
 #[test]
 fn products_of_panels_are_exact() {
-    products_are_exact::<f32>();
-    products_are_exact::<f64>();
+    products_are_exact::<f32>(|x| x as f32, f64::from);
+    products_are_exact::<f64>(|x| x, |x| x);
+    products_are_exact::<Wrapping<i32>>(|x| Wrapping(x as i32), |x| f64::from(x.0));
 }
 
 #[test]
