@@ -5,6 +5,7 @@ use smallvec::smallvec;
 use super::*;
 use crate::ir::kernel::{Buffer, BufferId, Builder, IndexWidth, LoopKind, Uniform, UniformArg, UniformId};
 
+mod tiles;
 mod together;
 
 const F32: Type = Type { dtype: DType::F32, lanes: Lanes::ONE };
