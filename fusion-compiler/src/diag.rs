@@ -361,7 +361,6 @@ catalogue! {
     index_taken(function, dim) = "this value has the dim `{dim}` already: give the dim that `{function}` makes a name that the value has not";
     index_extent(function, dim, wants, is) = "`{function}` makes `{dim}` of extent {wants}, but it has {is} here: give it a name of its own";
     rename_taken(dim) = "this value is made with the dim `{dim}` already: rename to a name that nothing in it has";
-    rename_extent(from, to) = "`{to}` has an extent of its own, which may not be that of `{from}`: rename to a new dim, which gets the extent of `{from}`";
     dims_of_one_name(dim, first, second) = "two dims `{dim}` meet here, of {first} and {second} elements: a function that makes a dim gives it to its caller by its name, so have one of them made by another name";
     no_such_axis(dim, has) = "this value has no dim `{dim}`: it has {has}";
     nothing_to_reduce(function) = "`{function}` combines the elements along dims, and this value has none";

@@ -129,6 +129,7 @@ fn name(of: &Use) -> Box<str> {
         Use::Range(..) => "slice",
         Use::Padding(..) => "pad",
         Use::Concat => "concat",
+        Use::Rename => "rename",
         Use::Coordinates(function) => function,
     };
     format!("`{function}`").into()
@@ -144,6 +145,9 @@ fn misplaced(plan: &Plan, concat: &ConcatDim, symbols: &[i64], (extent, parts): 
         Error::Made { function, by: name(of), dim: dim.name.to_string(), wants, extent, fits }
     };
     let total = |parts: &[i64]| {
+        if let [part] = parts {
+            return part.to_string();
+        }
         let texts: Vec<String> = parts.iter().map(i64::to_string).collect();
         format!("{} = {}", texts.join(" + "), parts.iter().fold(0_i64, |sum, &part| sum.saturating_add(part)))
     };
@@ -168,7 +172,7 @@ fn misplaced(plan: &Plan, concat: &ConcatDim, symbols: &[i64], (extent, parts): 
         }
         (Use::Coordinates(_), _) => Error::InvalidExtent { function, dim },
         // The dim already has another extent than the operation computes.
-        (Use::Position(_) | Use::Range(..) | Use::Padding(..) | Use::Concat, _) => {
+        (Use::Position(_) | Use::Range(..) | Use::Padding(..) | Use::Concat | Use::Rename, _) => {
             made(whole, total(parts), extent)
         }
     }

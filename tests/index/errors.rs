@@ -13,6 +13,7 @@ fusion::fuse! {
     pub fn longer(x: f32[T]) -> f32[P] { pad(x, T -> P, 1, T - 4) }
     pub fn padded_to(x: f32[T], y: f32[P]) -> f32[P] { y + pad(x, T -> P, 1, 2) }
     pub fn joined(x: f32[A], y: f32[B], z: f32[D]) -> f32[D] { z + concat((x, A), (y, B) -> D) }
+    pub fn square(x: f32[N, D], w: f32[D, E]) -> f32[N, D] { x + rename(sum(x * w, D), E -> D) }
     pub fn halves(x: f32[N, D]) -> f32[N, H] { sum(split(x, D -> (2, H)), 2) }
     pub fn grouped(x: f32[N, C]) -> f32[N, C] { group_norm(x, C, 4) }
     pub fn grouped_along(x: f32[N, C, H]) -> f32[N, C, H] { group_norm(x, C, 4, H) }
@@ -87,6 +88,16 @@ fn longer_dims() -> Result<()> {
         joined(&zeros([2])?, &zeros([3])?, &zeros([4])?),
         "`joined`: `concat` makes `D` of extent 2 + 3 = 5, but it has 4 here: give what it makes a name of its own, \
          or pass tensors that agree; `D` of 5 would fit",
+    );
+    Ok(())
+}
+
+#[test]
+fn known_dims() -> Result<()> {
+    refused(
+        square(&zeros([2, 3])?, &zeros([3, 4])?),
+        "`square`: `rename` makes `D` of extent 4, but it has 3 here: give what it makes a name of its own, \
+         or pass tensors that agree; `D` of 4 would fit",
     );
     Ok(())
 }

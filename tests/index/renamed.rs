@@ -40,6 +40,11 @@ fuse! {
         let s = at(x, N, 0) + sum(rename(at(x, N, 0), M -> L), L);
         s * rename(s, M -> L)
     }
+    /// Renames to dims of other tensors, one of which the value is summed along.
+    pub(crate) fn onto_known(x: f32[N, D], w: f32[D, E]) -> f32[N, D] { x + rename(sum(x * w, D), E -> D) }
+    pub(crate) fn known_pairs(x: f32[T], y: f32[S]) -> f32[T, S] { y - rename(x, T -> S) + x }
+    pub(crate) fn onto_fixed(x: f32[T]) -> f32[S = 3] { 2.0 * rename(x, T -> S) }
+    pub(crate) fn of_square(x: f32[N, D], w: f32[E, D]) -> f32[N, D] { x + sum(rename(x, D -> E) * w, E) }
     fn attention(x, T: dim, D: dim) {
         let keys = rename(x, T -> S);
         sum(softmax(sum(x * keys, D) * rsqrt(D), S) * keys, S)
@@ -151,6 +156,31 @@ fn pairs() {
         let s = |i: usize| f64::from(a[i]) + sum;
         let expected: Vec<f64> = (0..16).map(|i| s(i / 4) * s(i % 4)).collect();
         near(&along_inside(&x)?.to_vec()?, &expected, 1e-5, &format!("{device}"));
+        Ok(())
+    });
+}
+
+/// Values along dims that other tensors have, too.
+#[test]
+fn known_dims() {
+    on_devices(|device| {
+        for (n, d) in [(1, 1), (3, 5), (6, 33)] {
+            let (a, b, what) = (wide(n * d), wide(d * d), format!("{device}: {n}x{d}"));
+            let (x, w) = (Tensor::from_slice(device, &a, [n, d])?, Tensor::from_slice(device, &b, [d, d])?);
+            let product = |i: usize| -> f64 {
+                (0..d).map(|k| f64::from(a[i / d * d + k]) * f64::from(b[k * d + i % d])).sum()
+            };
+            let expected: Vec<f64> = (0..n * d).map(|i| f64::from(a[i]) + product(i)).collect();
+            near(&onto_known(&x, &w)?.to_vec()?, &expected, 1e-5, &what);
+            near(&of_square(&x, &w)?.to_vec()?, &expected, 1e-5, &what);
+            let (x, y) =
+                (Tensor::from_slice(device, &a[..d], [d])?, Tensor::from_slice(device, &b[..d], [d])?);
+            let of = |i: usize| f64::from(b[i % d]) - f64::from(a[i % d]) + f64::from(a[i / d]);
+            let expected: Vec<f64> = (0..d * d).map(of).collect();
+            near(&known_pairs(&x, &y)?.to_vec()?, &expected, 1e-6, &what);
+        }
+        let x = Tensor::from_slice(device, &[1.0, 2.0, 3.0], [3])?;
+        same(&onto_fixed(&x)?.to_vec()?, &[2.0, 4.0, 6.0], &device.to_string());
         Ok(())
     });
 }

@@ -10,13 +10,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::axes::{AxisConflict, create, elements, joined, new_dim, substitute};
-use super::build::{Builder, Env, ExprValue, Form, only};
+use super::build::{Builder, Env, ExprValue, Form};
 use super::expr::single;
 use super::value::{dtype_of, known, typed};
 use super::{dims, index, split};
 use crate::diag;
 use crate::ir::dtype::DType;
-use crate::ir::graph::{AxisId, AxisSet, Dim, Graph, NodeId, NodeKind, Param, ParamId, ParamKind};
+use crate::ir::graph::{
+    AxisId, AxisSet, ConcatDim, Dim, Graph, NodeId, NodeKind, Param, ParamId, ParamKind, Use,
+};
 use crate::parse::ast::{Arg, At, Block, Expr, ExprKind, Pattern, Stmt};
 
 /// Evaluates `rename(x, T -> S)`.
@@ -72,21 +74,26 @@ pub(super) fn original(b: &mut Builder<'_>, id: NodeId, new: AxisId) -> Option<(
     Some((original, old))
 }
 
-/// Returns the target axis of a renaming: a new axis of the same extent, or a known axis with that extent.
+/// Returns the target axis of a renaming: a new axis of the same extent, or a known axis. Calls check that a
+/// known axis has the extent.
 fn target(b: &mut Builder<'_>, env: &mut Env, old: AxisId, to: &Expr) -> Option<AxisId> {
     let ExprKind::Name(name) = &to.kind else {
         b.error(to.at, diag::rename_arguments());
         return None;
     };
     match env.dim(name) {
-        Some(axes) if env.var(name).is_none() => {
-            let same = |&axis: &AxisId| b.graph.axis(axis).extent == b.graph.axis(old).extent;
-            let known = only(axes).filter(same);
-            if known.is_none() {
-                let from = b.graph.axis(old).name.clone();
-                b.error(to.at, diag::rename_extent(from, name));
+        Some(_) if env.var(name).is_none() => {
+            let known = dims::one(b, env, to, "rename", &diag::rename_arguments())?;
+            let [whole, part] = [known, old].map(|axis| b.graph.axis(axis).clone());
+            match (whole.extent.as_const(), part.extent.as_const()) {
+                _ if whole.extent == part.extent => {}
+                (Some(is), Some(wants)) => {
+                    b.error(to.at, diag::index_extent("rename", name, wants, is));
+                    return None;
+                }
+                (..) => b.graph.check(ConcatDim { parts: vec![part].into(), whole, of: Use::Rename }),
             }
-            known
+            Some(known)
         }
         Some(_) | None => new_dim(b, env, to, b.graph.axis(old).extent.clone()),
     }

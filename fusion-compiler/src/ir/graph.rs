@@ -66,6 +66,8 @@ pub enum Use {
     Padding(Cow<'static, str>, Cow<'static, str>),
     /// A `concat` of all parts.
     Concat,
+    /// A `rename` of the only part.
+    Rename,
     /// A function that uses all coordinates of the dim. The only part is the dim itself.
     Coordinates(Cow<'static, str>),
 }
@@ -374,7 +376,9 @@ impl Graph {
         // Every check of a dim checks the range of its coordinates, too.
         let covers = |known: &ConcatDim| match concat.of {
             Use::Coordinates(_) => known.whole == concat.whole,
-            Use::Position(_) | Use::Range(..) | Use::Padding(..) | Use::Concat => *known == concat,
+            Use::Position(_) | Use::Range(..) | Use::Padding(..) | Use::Concat | Use::Rename => {
+                *known == concat
+            }
         };
         if !self.concats.iter().any(covers) {
             self.concats.push(concat);

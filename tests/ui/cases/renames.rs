@@ -12,9 +12,7 @@ fuse! {
     pub fn value(x: f32[T], Y: f32) -> f32[T] { x + rename(x, T -> Y) }
     pub fn there_already(x: f32[T, S]) -> f32[S] { rename(x, T -> S) }
     pub fn the_same(x: f32[T]) -> f32[T] { rename(x, T -> T) }
-    pub fn inside_already(x: f32[T], y: f32[T, S]) -> f32[S] { rename(x + sum(y, S), T -> S) }
-    pub fn of_another_tensor(x: f32[T], y: f32[S]) -> f32[T, S] { y - rename(x, T -> S) + x }
-    pub fn fixed(x: f32[T]) -> f32[S = 3] { rename(x, T -> S) }
+    pub fn fixed(x: f32[T = 4]) -> f32[S = 3] { rename(x, T -> S) }
     pub fn kept(x: f32[T]) -> f32[T] { x + rename(x, T -> S) }
     fn pairs(x, T: dim) { x - rename(x, T -> S) }
     pub fn of_two(x: f32[T, H]) -> f32[T] { sum(pairs(x, (T, H))) }
