@@ -16,7 +16,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use plotters::prelude::*;
 
 fuse! {
-    fn linear(x, w, b, D: dim) { sum(x * w, D) + b }
+    fn linear(x, w, b, D: dim) { matmul(x, w, D) + b }
 
     /// The mean loss of images `x` of digits `t`, and its gradients by both layers.
     pub fn gradients(

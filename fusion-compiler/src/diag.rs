@@ -211,7 +211,7 @@ catalogue! {
     no_question() = "no `?` in here: it stands after `fuse!(…)` and after calls of its functions, and a choice is `if … {{ … }} else {{ … }}`";
     no_let_here() = "a `let` is a statement of its own: write it before this one";
     no_block() = "a block belongs to an `if` or an `else`: write its `let`s before this expression";
-    no_product_operator() = "`@` is no operator: a product is summed along the dim that both have, as in `sum(x * w, K)`";
+    no_product_operator() = "`@` is no operator: a product is summed along the dim that both have, as in `matmul(x, w, K)`";
     no_tilde() = "`~` is no operator: the negation is `!mask`";
     word_operator(word, symbol) = "`{word}` is no operator: write `{symbol}`";
     choice_first() = "the condition of a choice comes first: write `if mask {{ x }} else {{ y }}`";
@@ -285,7 +285,7 @@ catalogue! {
     conditional_call(name) = "which `{name}` this is depends on the `#[cfg]` of each: give those names of their own that are called here";
     duplicate_function(name) = "there are two functions `{name}` in this block: rename one";
     duplicate_param(name) = "there are two parameters `{name}`: rename one";
-    duplicate_dim(name) = "the dim `{name}` is named twice in one tensor: give one of the two its own name";
+    duplicate_dim(name) = "the dim `{name}` is named twice in one tensor: give one of the two its own name, like `Other`; `rename(y, Other -> {name})` takes it for `{name}` again";
     duplicate_pattern(name) = "`{name}` is named twice in one pattern";
     name_clash(name, first, second) = "`{name}` is {first} and {second}: give one of them its own name";
     unused_but_dims(name, dims, params) = "only {dims} of the parameter `{name}` is used: call it `_{name}`, or write `{params}` to take extents from the caller";
@@ -331,6 +331,9 @@ catalogue! {
     at_out_of_range(position, dim, extent) = "the position {position} is outside of `{dim}`, which has {extent} elements, from 0";
     rename_arguments() = "`rename` takes a value and a dim with its new name: write `rename(x, T -> S)`";
     dims_differ(function, first, second, dim) = "`{function}` compares two values element by element, and these have {first} and {second}: the dim `{dim}` is not one of both (`rename(y, E -> D)` takes one dim for another)";
+    factor_other_dim(function, position, dim, has, factor, other) = "the {position} factor of `{function}` lacks the dim `{dim}`, along which products are summed: it has {has}, and `rename({factor}, {other} -> {dim})` takes one dim for another";
+    factor_lacks_dim(function, position, dim, has) = "the {position} factor of `{function}` lacks the dim `{dim}`, along which products are summed: it has {has}";
+    factors_alike(function, has, own, dim) = "both factors of `{function}` have {has}, so that neither has a dim of its own: `rename(w, {own} -> Other)` gives it one, and the sum of products of equal dims is `sum(x * w, {dim})`";
     split_arguments() = "`split` takes a value and a dim with what it is split into: write `split(x, C -> (H, D))`";
     merge_arguments() = "`merge` takes a value and dims with what they are merged into: write `merge(x, (H, D) -> C)`";
     wants_one_number(function, argument, has, how) = "`{argument}` of `{function}` is one number, and this has {has}: {how}";
@@ -410,6 +413,7 @@ catalogue! {
     result_dtype(wants, is) = "the result is declared {wants}, this is {is}: write `… as {wants}`, or declare {is}";
     result_bool(wants) = "the result is declared {wants}, this is bool: write `(…) as {wants}`";
     result_not_bool(is) = "the result is bool, this is {is}: compare it, like `x != 0`";
+    result_other_dim(dim, summed, declared) = "this value has the dim `{dim}`, which the result {declared} lacks, in place of `{summed}`, along which it sums products: `rename(y, {dim} -> {summed})` of the sum `y` takes one dim for another";
     result_extra_dim(dim, declared, fix) = "this value has the dim `{dim}`, which the result {declared} lacks: declare `{fix}`, or reduce over `{dim}`, as in `mean(x, {dim})`";
     result_dim_unknown(dim) = "the extent of `{dim}` is not known: no parameter has it (`{dim}: dim` takes it from the caller)";
     dim_conflict(dim, first, second) = "the dim `{dim}` has extent {first} and extent {second}: a dim has one extent in a function";
@@ -420,6 +424,7 @@ catalogue! {
     assign_let(name) = "`{name}` cannot be assigned to: only `&mut` parameters can, give the new value its own `let`";
     never_assigned(name) = "the `&mut` parameter `{name}` is never assigned: assign to it, or drop the `&mut`";
     assign_dtype(name, wants, is) = "`{name}` is {wants}, this is {is}: write `… as {wants}`";
+    assign_other_dim(name, dim, summed, has) = "this value has the dim `{dim}`, which `{name}` lacks, in place of `{summed}`, along which it sums products: `{name}` has {has}, and `rename(y, {dim} -> {summed})` takes one dim for another";
     assign_extra_dim(name, dim, has) = "this value has the dim `{dim}`, which `{name}` lacks: `{name}` has {has}";
 }
 

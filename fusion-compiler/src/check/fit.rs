@@ -2,7 +2,7 @@
 
 use super::build::{Builder, ExprValue};
 use super::value::{self, dtype_of, typed};
-use super::{axes, weak};
+use super::{axes, matmul, weak};
 use crate::diag;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet, NodeId, Param, ParamId, ParamKind};
@@ -46,6 +46,12 @@ pub(super) fn fit_result(
             b.error(at, message);
             return None;
         }
+        if let Some(summed) = matmul::exchanged(b, id, axis, declared) {
+            let [dim, summed] = [axis, summed].map(|axis| b.graph.axis(axis).name.clone());
+            let text = b.order_text(order);
+            b.error(at, diag::result_other_dim(dim, summed, text));
+            return None;
+        }
         let own = order.iter().copied().filter(|&axis| has.contains(axis));
         let fixed: Vec<AxisId> = own.chain(has.minus(declared).iter()).collect();
         let (dim, text, fix) = (b.graph.axis(axis).name.clone(), b.order_text(order), b.order_text(&fixed));
@@ -81,9 +87,11 @@ pub(super) fn fit_in_place(
     let own: AxisSet = axes.iter().copied().collect();
     let id = axes::joined(b, id, own);
     if let Some(axis) = b.graph.node(id).axes.minus(own).iter().next() {
-        let message = match b.namesake(axis, own) {
-            Some(namesake) => b.two_dims(namesake, axis),
-            None => diag::assign_extra_dim(name, &b.graph.axis(axis).name, b.order_text(&axes)),
+        let (dim, has) = (&b.graph.axis(axis).name, b.order_text(&axes));
+        let message = match (b.namesake(axis, own), matmul::exchanged(b, id, axis, own)) {
+            (Some(namesake), _) => b.two_dims(namesake, axis),
+            (None, Some(summed)) => diag::assign_other_dim(name, dim, &b.graph.axis(summed).name, has),
+            (None, None) => diag::assign_extra_dim(name, dim, has),
         };
         b.error(at, message);
         return None;

@@ -5,6 +5,7 @@
 
 use super::build::{Builder, Env, ExprValue};
 use super::expr::single;
+use super::matmul;
 use super::value::{axes_of, common, dtype_of, known, typed};
 use crate::diag::{self, hints};
 use crate::ir::dtype::DType;
@@ -22,6 +23,7 @@ pub(super) fn guard(
     Some(match name {
         "alike" => alike(b, env, at, args),
         "classes" => classes(b, env, at, args),
+        "factors" => matmul::factors(b, env, at, args),
         "number" => number(b, env, at, args),
         "truths" => truths(b, env, at, args),
         "weights" => weights(b, env, at, args),

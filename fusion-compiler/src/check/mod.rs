@@ -16,6 +16,7 @@ mod guards;
 mod index;
 mod inline;
 mod library;
+mod matmul;
 mod order;
 mod reduce;
 mod rename;

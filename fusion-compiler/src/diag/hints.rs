@@ -165,6 +165,7 @@ pub(crate) const MORE: &[Hint] = &[
     (&["group_norm"], "scale and shift are written out, as in `group_norm(x, C, 2) * g + b`"),
     (&["batch_norm"], "scale and shift are written out, as in `batch_norm(x, D) * g + b`"),
     (&["norm"], NORM),
+    (&["matmul"], "a bias is added, as in `matmul(x, w, K) + b`"),
 ];
 
 pub(crate) const WORDS: &[Hint] = &[(

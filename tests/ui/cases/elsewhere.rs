@@ -4,7 +4,7 @@ use fusion::fuse;
 
 fuse! {
     pub fn product(x: f32[N, K], w: f32[K, M]) -> f32[N, M] { x @ w }
-    pub fn multiplied(x: f32[N, K], w: f32[K, M]) -> f32[N, M] { matmul(x, w) }
+    pub fn multiplied(x: f32[N, K], w: f32[K, M]) -> f32[N, M] { mm(x, w) }
     pub fn not(x: f32[N], mask: bool[N]) -> f32[N] { if ~mask { x } else { -x } }
     pub fn both(x: f32[N]) -> f32[N] { if x > 0.0 and x < 1.0 { x } else { 0.0 } }
     pub fn choice(x: f32[N]) -> f32[N] { x if x > 0.0 else 0.0 }

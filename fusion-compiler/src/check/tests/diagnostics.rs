@@ -57,7 +57,8 @@ fn names() {
 fn dims() {
     refused(
         "pub fn f(x: f32[N, N]) -> f32[N] { x }",
-        &["the dim `N` is named twice in one tensor: give one of the two its own name"],
+        &["the dim `N` is named twice in one tensor: give one of the two its own name, like `Other`; \
+           `rename(y, Other -> N)` takes it for `N` again"],
     );
     refused(
         "pub fn f(x: f32[n]) -> f32[n] { x }",

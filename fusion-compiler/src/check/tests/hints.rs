@@ -49,7 +49,7 @@ const OTHERS: [&str; 18] = [
     "x: f32[N, T]",
     "x: f32[N, H, D]",
     "x: f32[N, V], t: i32[N]",
-    "x: f32[N, K], w: f32[K, M]",
+    "x: f32[N, K], w: f32[K, M], b: f32[M]",
     "mask: bool[N], x: f32[N], value: f32",
     "a: bool[N], b: bool[N]",
     "x: f32[N, D], ids: i32[M]",
@@ -308,7 +308,7 @@ fn syntax_of_other_languages() {
     for (body, expect) in [
         (
             "x @ y",
-            "`@` is no operator: a product is summed along the dim that both have, as in `sum(x * w, K)`",
+            "`@` is no operator: a product is summed along the dim that both have, as in `matmul(x, w, K)`",
         ),
         ("if ~(x > 0) { x } else { y }", "`~` is no operator: the negation is `!mask`"),
         ("if x > 0 and y > 0 { x } else { y }", "`and` is no operator: write `&&`"),
@@ -388,7 +388,7 @@ fn places_and_text_of_other_languages() {
         (
             "einsum(\"nd,de->ne\", x, y)",
             "`\"nd,de->ne\"` is text, which no function takes: \
-             a product is summed along the dims that are named, as in `sum(x * w, K)`",
+             a product is summed along the dims that are named, as in `matmul(x, w, K)`",
         ),
         (
             "rearrange(x, \"a b -> b a\")",

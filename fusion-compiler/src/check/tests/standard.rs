@@ -51,6 +51,7 @@ fn every_function_of_the_library_is_known_to_the_test() {
             (_, "targets") => "k",
             _ if i == 0 && matches!(name.as_str(), "any" | "all") => "x > 0",
             _ if i == 0 => "x",
+            _ if name == "matmul" => "at(x, N, 0)",
             _ => "0.5",
         };
         let needed = function.params.iter().filter(|param| param.default.is_none());
@@ -92,6 +93,34 @@ fn every_named_operation_can_be_called() {
 fn groups_go_by_a_number_inline() {
     let source = "group_norm(x[N, C, H], C, 2, H) + argmax(x[N, C, H]) as f32";
     assert_eq!(graphs(source).map(|graphs| graphs[0].splits.len()), Ok(1), "{:?}", text(source));
+}
+
+#[test]
+fn products_of_8_bit_integers_are_wide() {
+    for (left, right, sum) in [
+        ("i8", "u8", "i32"),
+        ("u8", "i32", "i32"),
+        ("i16", "i16", "i32"),
+        ("f16", "bf16", "f32"),
+        ("f64", "f64", "f64"),
+    ] {
+        let source =
+            |body: &str| format!("pub fn f(x: {left}[M, K], w: {right}[K, N]) -> {sum}[M, N] {{ {body} }}");
+        let wide = |of: &str, dtype: &str| {
+            if dtype.ends_with("8") { format!("{of} as i32") } else { String::from(of) }
+        };
+        let graph = |source: String| graphs(&source).map(|graphs| graphs[0].to_string());
+        let product = graph(source(&format!("sum({} * {}, K)", wide("x", left), wide("w", right))));
+        assert_eq!(graph(source("matmul(x, w, K)")), product, "{left} {right}");
+    }
+    let source = |params: &str, args: &str| format!("pub fn f({params}) -> f32[M, N] {{ matmul({args}) }}");
+    let note = "note: in this call of `matmul`";
+    for (params, message) in [
+        ("x: u8[M, K], w: u32[K, N]", "the arguments mix u8 and u32: cast one of them, like `… as u8`"),
+        ("x: f32[M, K], w: i8[K, N]", "the arguments mix f32 and i8: cast one of them, like `… as f32`"),
+    ] {
+        refused(&source(params, "x, w, K"), &[message, note]);
+    }
 }
 
 /// A mistake in a library call is reported once, in terms of the caller's names.

@@ -126,7 +126,6 @@ pub(crate) const FUNCTIONS: &[Hint] = &[
     // Products.
     (
         &[
-            "matmul",
             "mm",
             "bmm",
             "mv",
@@ -135,13 +134,18 @@ pub(crate) const FUNCTIONS: &[Hint] = &[
             "inner",
             "einsum",
             "tensordot",
-            "linear",
-            "addmm",
-            "baddbmm",
+            "dot_general",
+            "multi_dot",
+            "chain_matmul",
+            "gemm",
             "dot_product",
             "inner_product",
         ],
-        "a product is summed along the dims that are named, as in `sum(x * w, K)`",
+        "a product is summed along the dims that are named, as in `matmul(x, w, K)`",
+    ),
+    (
+        &["linear", "dense", "addmm", "baddbmm", "bilinear"],
+        "a product is summed along the dims that are named, and the bias is added, as in `matmul(x, w, K) + b`",
     ),
     (&["outer"], "it is `x * y` of values whose dims have different names"),
     (&["kron"], "it is `merge(x * y, (A, B) -> C)`"),
@@ -460,7 +464,7 @@ pub(crate) const FUNCTIONS: &[Hint] = &[
     // Layers and losses.
     (
         &["scaled_dot_product_attention", "attention", "flash_attention", "multi_head_attention"],
-        "it is `sum(softmax(sum(q * k, K) * rsqrt(K), S) * v, S)`, with `S` for the keys and values",
+        "it is `matmul(softmax(matmul(q, k, K) * rsqrt(K), S), v, S)`, with `S` for the keys and values",
     ),
     (&["instance_norm"], "it is `layer_norm(x, (H, W))`, along all dims of an instance"),
     (&["normalize", "l2_normalize"], "it is `x / max(norm(x, D), 1e-12)`"),
