@@ -9,6 +9,7 @@
 #[path = "../devices/mod.rs"]
 mod devices;
 mod losses;
+mod models;
 
 use devices::{exact_devices, on_devices};
 use fusion::prelude::*;
