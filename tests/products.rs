@@ -3,7 +3,7 @@
 
 mod devices;
 
-use devices::on_devices;
+use devices::{exact_devices, on_devices};
 use fusion::prelude::*;
 use fusion::{bf16, f16};
 
@@ -62,4 +62,270 @@ fn products_of_8_bits_are_exact() {
         }
         Ok(())
     });
+}
+
+fuse! {
+    pub(crate) fn nn(x: f32[M, K], w: f32[K, N]) -> f32[M, N] { matmul(x, w, K) }
+    pub(crate) fn tn(x: f32[K, M], w: f32[K, N]) -> f32[M, N] { matmul(x, w, K) }
+    pub(crate) fn tt(x: f32[K, M], w: f32[N, K]) -> f32[M, N] { matmul(x, w, K) }
+    pub(crate) fn batched(x: f32[B, M, K], w: f32[B, K, N], b: f32[N]) -> f32[M, B, N] { matmul(x, w, K) + b }
+    pub(crate) fn computed(x: f32[M, K], s: f32[M], w: f32[N, K], z: f32[N]) -> f32[M, N] {
+        matmul((x - 1.0) / s, w + z, K)
+    }
+    pub(crate) fn sliced(x: f32[M, D], w: f32[E, N]) -> f32[M, N] {
+        matmul(slice(x, D -> K, 1..), slice(w, E -> K, 2..), K)
+    }
+    pub(crate) fn flipped(x: f32[M, K], w: f32[N, K]) -> f32[M, N] { matmul(flip(x, K), roll(w, N, 1), K) }
+    pub(crate) fn padded(x: f32[M, D], w: f32[N, K]) -> f32[M, N] { matmul(pad(x, D -> K, 1, 2), w, K) }
+    pub(crate) fn heads(x: f32[T, E], w: f32[S, E], H: dim) -> f32[T, H, S] {
+        matmul(split(x, E -> (H, C)), split(w, E -> (H, C)), C)
+    }
+    pub(crate) fn merged(x: f32[A, B, K], w: f32[K, N]) -> f32[N, M] { matmul(merge(x, (A, B) -> M), w, K) }
+    pub(crate) fn joined(x: f32[M, A], y: f32[M, B], w: f32[K, N]) -> f32[M, N] {
+        matmul(concat((x, A), (y, B) -> K), w, K)
+    }
+    pub(crate) fn shared(x: f32[B, M, K], w: f32[K, N], r: f32[N, B, M]) -> f32[B, M, N] {
+        tanh(matmul(x, w, K)) + r
+    }
+}
+
+/// Compares each element with its terms' sum. Sums of few terms are exact. `NaN` equals itself.
+#[track_caller]
+fn check(
+    what: &str,
+    made: &Tensor<f32>,
+    terms: impl Fn(&[usize]) -> Vec<f64>,
+    finish: fn(f64) -> f64,
+) -> Result<()> {
+    let shape = made.shape().to_vec();
+    for (i, made) in made.to_vec()?.into_iter().enumerate() {
+        let mut at = vec![0; shape.len()];
+        let mut rest = i;
+        for (at, extent) in at.iter_mut().zip(&shape).rev() {
+            (*at, rest) = (rest % extent, rest / extent);
+        }
+        let terms = terms(&at);
+        let size: f64 = terms.iter().map(|term| term.abs()).sum();
+        let expected = finish(terms.iter().sum());
+        let is_near = size.is_finite() && (f64::from(made) - expected).abs() <= 3e-6 * (size + 1.0);
+        let is_same = f64::from(made) == expected || made.is_nan() && expected.is_nan();
+        assert!(is_near || is_same, "{what} {shape:?}: {made} at {at:?}, not {expected}");
+    }
+    Ok(())
+}
+
+fn same(sum: f64) -> f64 {
+    sum
+}
+
+/// A matrix or a batch of them, with its numbers.
+struct Numbers {
+    elements: Vec<f32>,
+    shape: Vec<usize>,
+}
+
+impl Numbers {
+    fn new(seed: usize, shape: &[usize]) -> Numbers {
+        Numbers { elements: numbers(seed, shape.iter().product()), shape: shape.to_vec() }
+    }
+
+    fn on(&self, device: &Device) -> Result<Tensor<f32>> {
+        Tensor::from_slice(device, &self.elements, self.shape.as_slice())
+    }
+
+    fn offset(&self, at: &[usize]) -> usize {
+        self.shape.iter().zip(at).fold(0, |offset, (extent, at)| offset * extent + at)
+    }
+
+    fn at(&self, at: &[usize]) -> f64 {
+        f64::from(self.elements[self.offset(at)])
+    }
+
+    fn set(&mut self, at: &[usize], value: f32) {
+        let offset = self.offset(at);
+        self.elements[offset] = value;
+    }
+}
+
+#[test]
+fn extents_are_0_or_1() {
+    on_devices(|device| {
+        let extents = [0, 1, 9];
+        let all = extents
+            .into_iter()
+            .flat_map(|m| extents.into_iter().flat_map(move |k| extents.map(|n| (m, k, n))));
+        for (m, k, n) in all {
+            let (x, w, b) = (Numbers::new(m, &[m, k]), Numbers::new(n, &[n, k]), Numbers::new(3, &[n]));
+            let terms = |i: &[usize]| (0..k).map(|l| x.at(&[i[0], l]) * w.at(&[i[1], l])).collect();
+            check(&format!("{device} nt"), &product(&x.on(device)?, &w.on(device)?)?, terms, same)?;
+            for batches in [0, 1, 2] {
+                let (x, w) = (Numbers::new(m, &[batches, m, k]), Numbers::new(n, &[batches, k, n]));
+                let terms = |i: &[usize]| {
+                    let products = (0..k).map(|l| x.at(&[i[1], i[0], l]) * w.at(&[i[1], l, i[2]]));
+                    products.chain([b.at(&[i[2]])]).collect()
+                };
+                let made = batched(&x.on(device)?, &w.on(device)?, &b.on(device)?)?;
+                check(&format!("{device} batched {k}"), &made, terms, same)?;
+            }
+        }
+        Ok(())
+    });
+}
+
+/// One row, one column, and extents on both sides of tiles.
+const SIZES: [(usize, usize, usize); 7] =
+    [(1, 300, 70), (70, 300, 1), (1, 17, 33), (13, 17, 65), (25, 257, 31), (11, 256, 33), (4, 513, 16)];
+
+/// Numbers of two matrices, one after another, each with its dims in this order or exchanged.
+fn matrix(device: &Device, of: &Numbers, batch: usize, exchanged: bool) -> Result<Tensor<f32>> {
+    let [rows, cols] = [of.shape[1], of.shape[2]];
+    let mut made = Numbers::new(1, &if exchanged { [cols, rows] } else { [rows, cols] });
+    for (i, j) in (0..rows).flat_map(|i| (0..cols).map(move |j| (i, j))) {
+        made.set(&if exchanged { [j, i] } else { [i, j] }, of.at(&[batch, i, j]) as f32);
+    }
+    made.on(device)
+}
+
+/// Values that are no numbers, in the last row, column and step of the depth, reach what they are a factor of,
+/// in every layout. The memory after the last row is that of another row, or of the next batch.
+fn special_values(
+    device: &Device,
+    (m, k, n): (usize, usize, usize),
+    (special, other): (f32, f32),
+) -> Result<()> {
+    let (mut x, mut w) = (Numbers::new(m, &[2, m, k]), Numbers::new(n, &[2, k, n]));
+    // Sums of small whole numbers are exact.
+    x.elements.iter_mut().chain(&mut w.elements).for_each(|x| *x = (*x * 2.0).round());
+    x.set(&[0, m - 1, k - 1], special);
+    w.set(&[0, k - 1, n - 1], other);
+    w.set(&[1, 0, n - 1], special);
+    type Function = fn(&Tensor<f32>, &Tensor<f32>) -> Result<Tensor<f32>>;
+    let layouts: [(&str, Function, bool, bool); 4] = [
+        ("nn", nn, false, false),
+        ("nt", product, false, true),
+        ("tn", tn, true, false),
+        ("tt", tt, true, true),
+    ];
+    for batch in 0..2 {
+        let term = |i: &[usize], l: usize| x.at(&[batch, i[0], l]) * w.at(&[batch, l, i[1]]);
+        let terms = |i: &[usize]| (0..k).map(|l| term(i, l)).collect();
+        for (name, function, left, right) in layouts {
+            let made = function(&matrix(device, &x, batch, left)?, &matrix(device, &w, batch, right)?)?;
+            check(&format!("{device} {name} {special}"), &made, terms, same)?;
+        }
+    }
+    let terms = |i: &[usize]| (0..k).map(|l| x.at(&[i[1], i[0], l]) * w.at(&[i[1], l, i[2]])).collect();
+    let made = batched(&x.on(device)?, &w.on(device)?, &Tensor::zeros(device, [n])?)?;
+    check(&format!("{device} batched {special}"), &made, terms, same)
+}
+
+#[test]
+fn what_is_no_number_stays_in_its_sums() {
+    let specials = [(f32::NAN, 1.0), (f32::INFINITY, 0.0), (f32::NEG_INFINITY, f32::INFINITY)];
+    for device in exact_devices() {
+        for (size, special) in SIZES.into_iter().zip(specials.into_iter().cycle()) {
+            special_values(&device, size, special).expect("it runs");
+        }
+    }
+}
+
+/// Factors are 0 outside of a tile after what is computed of them: `(0 - 1) / s` and `0 + z` are not.
+#[test]
+fn computed_factors_end_with_their_extents() {
+    on_devices(|device| {
+        for (m, k, n) in SIZES {
+            let (x, w) = (Numbers::new(m, &[m, k]), Numbers::new(n, &[n, k]));
+            let (mut s, z) = (Numbers::new(3, &[m]), Numbers::new(4, &[n]));
+            s.elements.iter_mut().for_each(|s| *s += 2.0);
+            let made = computed(&x.on(device)?, &s.on(device)?, &w.on(device)?, &z.on(device)?)?;
+            let terms = |i: &[usize]| {
+                let left = |l| (x.at(&[i[0], l]) - 1.0) / s.at(&[i[0]]);
+                (0..k).map(|l| left(l) * (w.at(&[i[1], l]) + z.at(&[i[1]]))).collect()
+            };
+            check(&format!("{device} computed {k}"), &made, terms, same)?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn operands_are_views() {
+    on_devices(|device| {
+        for (m, k, n) in SIZES {
+            let (x, w) = (Numbers::new(m, &[m, k + 1]), Numbers::new(n, &[k + 2, n]));
+            let terms = |i: &[usize]| (0..k).map(|l| x.at(&[i[0], l + 1]) * w.at(&[l + 2, i[1]])).collect();
+            let made = sliced(&x.on(device)?, &w.on(device)?)?;
+            check(&format!("{device} sliced {k}"), &made, terms, same)?;
+            let (x, w) = (Numbers::new(m, &[m, k]), Numbers::new(n, &[n, k]));
+            let terms = |i: &[usize]| {
+                (0..k).map(|l| x.at(&[i[0], k - 1 - l]) * w.at(&[(i[1] + n - 1) % n, l])).collect()
+            };
+            check(&format!("{device} flipped {k}"), &flipped(&x.on(device)?, &w.on(device)?)?, terms, same)?;
+            let w = Numbers::new(n, &[n, k + 3]);
+            let terms = |i: &[usize]| (0..k).map(|l| x.at(&[i[0], l]) * w.at(&[i[1], l + 1])).collect();
+            check(&format!("{device} padded {k}"), &padded(&x.on(device)?, &w.on(device)?)?, terms, same)?;
+            let (x, w) = (Numbers::new(m, &[m, 3 * k]), Numbers::new(n, &[n, 3 * k]));
+            let terms = |i: &[usize]| {
+                (0..k).map(|l| x.at(&[i[0], i[1] * k + l]) * w.at(&[i[2], i[1] * k + l])).collect()
+            };
+            check(&format!("{device} heads {k}"), &heads(&x.on(device)?, &w.on(device)?, 3)?, terms, same)?;
+            let (x, w) = (Numbers::new(m, &[3, m, k]), Numbers::new(n, &[k, n]));
+            let terms =
+                |i: &[usize]| (0..k).map(|l| x.at(&[i[1] / m, i[1] % m, l]) * w.at(&[l, i[0]])).collect();
+            check(&format!("{device} merged {k}"), &merged(&x.on(device)?, &w.on(device)?)?, terms, same)?;
+            let r = Tensor::zeros(device, [n, 3, m])?;
+            let terms = |i: &[usize]| (0..k).map(|l| x.at(&[i[0], i[1], l]) * w.at(&[l, i[2]])).collect();
+            check(
+                &format!("{device} shared {k}"),
+                &shared(&x.on(device)?, &w.on(device)?, &r)?,
+                terms,
+                f64::tanh,
+            )?;
+            let zero = Tensor::zeros(device, [3, m, k])?;
+            let r = Numbers::new(5, &[n, 3, m]);
+            let terms = |i: &[usize]| vec![r.at(&[i[2], i[0], i[1]])];
+            let made = shared(&zero, &w.on(device)?, &r.on(device)?)?;
+            check(&format!("{device} residual {k}"), &made, terms, same)?;
+            let (x, y, w) =
+                (Numbers::new(m, &[m, k]), Numbers::new(6, &[m, 5]), Numbers::new(n, &[k + 5, n]));
+            let terms = |i: &[usize]| {
+                let left = |l| if l < k { x.at(&[i[0], l]) } else { y.at(&[i[0], l - k]) };
+                (0..k + 5).map(|l| left(l) * w.at(&[l, i[1]])).collect()
+            };
+            let made = joined(&x.on(device)?, &y.on(device)?, &w.on(device)?)?;
+            check(&format!("{device} joined {k}"), &made, terms, same)?;
+        }
+        Ok(())
+    });
+}
+
+/// The order of a sum depends on its terms alone, so rows and batches do not change each other.
+#[test]
+fn other_rows_do_not_change_a_bit() {
+    let device = Device::cpu();
+    let (m, k, n) = (100, 700, 70);
+    let (x, w) = (Numbers::new(1, &[m, k]), Numbers::new(2, &[k, n]));
+    let bits =
+        |of: &Tensor<f32>| of.to_vec().expect("it is read").iter().map(|y| y.to_bits()).collect::<Vec<_>>();
+    let run = || -> Result<()> {
+        let all = bits(&nn(&x.on(&device)?, &w.on(&device)?)?);
+        for rows in [9, 12, 33, 97] {
+            let part = Tensor::from_slice(&device, &x.elements[..rows * k], [rows, k])?;
+            assert!(bits(&nn(&part, &w.on(&device)?)?) == all[..rows * n], "{rows} rows");
+        }
+        let (zeros, twice) = (Tensor::zeros(&device, [n])?, |of: &[f32]| [of, of].concat());
+        let pair = (
+            Tensor::from_slice(&device, &twice(&x.elements), [2, m, k])?,
+            Tensor::from_slice(&device, &twice(&w.elements), [2, k, n])?,
+        );
+        let made = bits(&batched(&pair.0, &pair.1, &zeros)?);
+        for (row, expected) in all.chunks(n).enumerate() {
+            assert!(
+                made[row * 2 * n..][..n] == *expected && made[(row * 2 + 1) * n..][..n] == *expected,
+                "{row}"
+            );
+        }
+        Ok(())
+    };
+    run().expect("it runs");
 }

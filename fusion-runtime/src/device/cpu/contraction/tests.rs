@@ -2,6 +2,7 @@
 
 use std::num::Wrapping;
 
+use fusion_compiler::ir::dtype::DType;
 use half::bf16;
 
 use super::microkernel::{Accumulate, Panels};
@@ -104,7 +105,6 @@ fn panels_have_the_operand_s_elements() {
             let pack = f32::packer(dtype).expect("a dtype of products");
             Operand::new(from, pack, direction(lanes), direction(depth))
         };
-        use fusion_compiler::ir::dtype::DType;
         let wide = operand(memory.as_ptr().cast(), DType::F32);
         let halves = operand(narrow.as_ptr().cast(), DType::BF16);
         for (first, count, from, to, width) in
@@ -123,6 +123,44 @@ fn panels_have_the_operand_s_elements() {
                 assert_eq!(wide, expected, "{lanes:?} {depth:?} {first} {step} {lane}");
                 assert_eq!(half, if lane < count { (at % 256) as f32 } else { 0.0 });
             }
+        }
+    }
+}
+
+/// Elements past 32-bit offsets, by the start, by lanes, by the depth and by the outer of two axes.
+///
+/// The memory is of pages that the system provides when they are written, so the test takes a few.
+#[test]
+#[cfg(target_pointer_width = "64")]
+fn panels_reach_past_2_31_elements() {
+    const FAR: usize = 1 << 31;
+    type Axes = &'static [(usize, usize)];
+    /// Axes of lanes and of the depth, the start, the lanes with their count, and the range of the depth.
+    type Case = (Axes, Axes, usize, (usize, usize), (usize, usize));
+    let mut memory = vec![0_u16; FAR + 64];
+    for (i, element) in memory[FAR..].iter_mut().enumerate() {
+        *element = bf16::from_f32(i as f32).to_bits();
+    }
+    let cases: [Case; 4] = [
+        (&[(3, 20)], &[(20, 1)], FAR, (0, 3), (0, 20)),
+        (&[(3, FAR / 2)], &[(20, 1)], 0, (2, 1), (0, 20)),
+        (&[(9, 1)], &[(3, FAR / 2)], 0, (0, 9), (2, 3)),
+        (&[(2, FAR), (3, 4)], &[(4, 1)], 0, (3, 3), (0, 4)),
+    ];
+    for (lanes, depth, start, (first, count), (from, to)) in cases {
+        let direction = |axes: &[(usize, usize)]| Direction::new(axes.iter().copied());
+        let pack = f32::packer(DType::BF16).expect("a dtype of products");
+        let operand = Operand::new(memory.as_ptr().cast(), pack, direction(lanes), direction(depth));
+        let width = 12;
+        let mut panel = vec![-1.0_f32; (to - from) * width];
+        // SAFETY: the memory has all elements of the layouts, and the panel has room.
+        unsafe { operand.pack(start, (first, count), (from, to), (panel.as_mut_ptr(), width)) };
+        for (i, &made) in panel.iter().enumerate() {
+            let (step, lane) = (from + i / width, i % width);
+            let at =
+                start + direction(lanes).offset(first + lane.min(count - 1)) + direction(depth).offset(step);
+            let expected = if lane < count { (at - FAR) as f32 } else { 0.0 };
+            assert_eq!(made, expected, "{lanes:?} {depth:?} {step} {lane}");
         }
     }
 }
