@@ -7,6 +7,8 @@
 //! Invariant: a sum is a chain over blocks of `DEPTH` elements, each from zero, added in order. The sizes of
 //! boxes and the number of threads never change a result.
 
+#[cfg(all(test, target_arch = "x86_64"))]
+mod assembly;
 mod microkernel;
 mod pack;
 #[cfg(test)]
