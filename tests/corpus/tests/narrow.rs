@@ -1,10 +1,9 @@
 //! Random functions with elements of 16 bits stay within the bound of `f32` plus one rounding of the stored
 //! value, on every device. Strict functions give the same bits fused and unfused.
 
-use fusion::__private::RawTensor;
 use fusion::kernel::{Plan, interpreted};
 use fusion::run::{Arg, run};
-use fusion::{DType, Device, Error, Tensor, bf16, f16};
+use fusion::{DType, Device, Error};
 use fusion_compiler::check::{Source, front_end};
 use fusion_compiler::ir::graph::{Fusing, Graph, Math};
 use fusion_compiler::ir::plan::Target;
@@ -13,6 +12,9 @@ use fusion_support::reference::{Rounding, interpret};
 
 #[path = "../../devices/mod.rs"]
 mod devices;
+mod elements;
+
+use elements::{Elements, result};
 
 /// Extents of `N` and `D`: none, one, odd, and those of whole vectors.
 const SIZES: [(usize, usize); 5] = [(1, 1), (31, 33), (33, 4), (0, 31), (8, 32)];
@@ -36,71 +38,6 @@ fn graph(function: &Function, dtype: DType) -> Graph {
 /// Rounds a number to a type.
 fn rounded(dtype: DType, x: f64) -> f64 {
     fusion_compiler::ir::dtype::round(dtype, x)
-}
-
-/// A tensor or scalar whose elements the type can represent.
-enum Elements {
-    F32(Tensor<f32>),
-    F16(Tensor<f16>),
-    BF16(Tensor<bf16>),
-    I32(Tensor<i32>),
-    Scalar(DType, f64),
-}
-
-impl Elements {
-    fn new(device: &Device, dtype: DType, x: &[f64], shape: &[usize]) -> Elements {
-        fn tensor<T: fusion::Element>(device: &Device, x: Vec<T>, shape: &[usize]) -> Tensor<T> {
-            Tensor::from_vec(device, x, shape).expect("it fits")
-        }
-        match dtype {
-            DType::F16 => Elements::F16(tensor(device, x.iter().map(|&x| f16::from_f64(x)).collect(), shape)),
-            DType::BF16 => {
-                Elements::BF16(tensor(device, x.iter().map(|&x| bf16::from_f64(x)).collect(), shape))
-            }
-            DType::I32 => Elements::I32(tensor(device, x.iter().map(|&x| x as i32).collect(), shape)),
-            _ => Elements::F32(tensor(device, x.iter().map(|&x| x as f32).collect(), shape)),
-        }
-    }
-
-    fn arg(&self) -> Arg<'_> {
-        match self {
-            Elements::F32(x) => Arg::from(x),
-            Elements::F16(x) => Arg::from(x),
-            Elements::BF16(x) => Arg::from(x),
-            Elements::I32(x) => Arg::from(x),
-            Elements::Scalar(DType::F16, x) => Arg::from(f16::from_f64(*x)),
-            Elements::Scalar(DType::BF16, x) => Arg::from(bf16::from_f64(*x)),
-            Elements::Scalar(DType::I32, x) => Arg::from(*x as i32),
-            Elements::Scalar(_, x) => Arg::from(*x as f32),
-        }
-    }
-
-    fn arg_mut(&mut self) -> Arg<'_> {
-        match self {
-            Elements::F32(x) => Arg::from(x),
-            Elements::F16(x) => Arg::from(x),
-            Elements::BF16(x) => Arg::from(x),
-            Elements::I32(_) | Elements::Scalar(..) => unreachable!("floats are written"),
-        }
-    }
-
-    fn to_vec(&self) -> Vec<f64> {
-        let read = "it can be read";
-        match self {
-            Elements::F32(x) => x.to_vec().expect(read).into_iter().map(f64::from).collect(),
-            Elements::F16(x) => x.to_vec().expect(read).into_iter().map(f64::from).collect(),
-            Elements::BF16(x) => x.to_vec().expect(read).into_iter().map(f64::from).collect(),
-            Elements::I32(x) => x.to_vec().expect(read).into_iter().map(f64::from).collect(),
-            Elements::Scalar(_, x) => vec![*x],
-        }
-    }
-}
-
-fn result(raw: RawTensor) -> Vec<f64> {
-    let known = "results are floats";
-    let elements = Tensor::<f16>::from_raw(raw.clone()).map(Elements::F16);
-    let elements = elements.or_else(|_| Tensor::<bf16>::from_raw(raw.clone()).map(Elements::BF16));
-    elements.or_else(|_| Tensor::<f32>::from_raw(raw).map(Elements::F32)).expect(known).to_vec()
 }
 
 /// The arguments of a call: shapes, and numbers that their types can represent.
