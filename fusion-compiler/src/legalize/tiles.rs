@@ -216,41 +216,45 @@ impl Tiles<'_> {
                     self.product(value, [sum, left, right], out)
                 }
                 Stmt::Let(value, _) if self.definitions.contains_key(&value) => {}
-                Stmt::Loop { var, kind, start, end, step, carried, body } => {
-                    self.hoist(&body, depth, out);
-                    let before = self.known.clone();
-                    let (tiles, mut carried): (Vec<Carried>, Vec<Carried>) =
-                        carried.into_iter().partition(|one| self.types[one.var.0 as usize].lanes.is_tile());
-                    let vectors = self.vectors();
-                    let mut outs = Vec::new();
-                    for Carried { start, var, out: last, .. } in &tiles {
-                        for &vector in &vectors {
-                            let start = self.vector(*start, vector, out);
-                            let ty = self.types[start.0 as usize];
-                            let mut b = self.builder(out);
-                            let [own, next, own_out] = [(); 3].map(|()| b.declare(ty));
-                            carried.push(Carried { start, var: own, next, out: own_out });
-                            self.known.insert(self.key(*var, vector), own);
-                            outs.push((self.key(*last, vector), own_out));
-                        }
-                    }
-                    let mut inside = Vec::new();
-                    self.block(body, depth + 1, &mut inside);
-                    let first = carried.len() - outs.len();
-                    let nexts = tiles.iter().flat_map(|one| vectors.iter().map(|&vector| (one.next, vector)));
-                    for (own, (next, vector)) in carried[first..].iter_mut().zip(nexts) {
-                        own.next = self.vector(next, vector, &mut inside);
-                    }
-                    self.known = before;
-                    self.known.extend(outs);
-                    out.push(Stmt::Loop { var, kind, start, end, step, carried, body: inside });
-                }
+                of @ Stmt::Loop { .. } => self.serial_loop(of, depth, out),
                 Stmt::If { cond, body } if self.definitions.contains_key(&cond) => {
                     self.store(cond, &body, out)
                 }
                 stmt => out.push(stmt),
             }
         }
+    }
+
+    /// Lowers a loop. A tile that iterations pass on becomes the vectors that the thread has of it.
+    fn serial_loop(&mut self, of: Stmt, depth: usize, out: &mut Vec<Stmt>) {
+        let Stmt::Loop { var, kind, start, end, step, carried, body } = of else {
+            unreachable!("the statement is a loop")
+        };
+        self.hoist(&body, depth, out);
+        let before = self.known.clone();
+        let is_tile = |one: &Carried| self.types[one.var.0 as usize].lanes.is_tile();
+        let (tiles, mut carried): (Vec<Carried>, Vec<Carried>) = carried.into_iter().partition(is_tile);
+        let vectors = self.vectors();
+        let each = || tiles.iter().flat_map(|tile| vectors.iter().map(move |&vector| (tile, vector)));
+        let (mut own, mut outs) = (Vec::new(), Vec::new());
+        for (tile, vector) in each() {
+            let start = self.vector(tile.start, vector, out);
+            let ty = self.types[start.0 as usize];
+            let mut b = self.builder(out);
+            let [var, next, last] = [(); 3].map(|()| b.declare(ty));
+            own.push(Carried { start, var, next, out: last });
+            self.known.insert(self.key(tile.var, vector), var);
+            outs.push((self.key(tile.out, vector), last));
+        }
+        let mut inside = Vec::new();
+        self.block(body, depth + 1, &mut inside);
+        for (own, (tile, vector)) in own.iter_mut().zip(each()) {
+            own.next = self.vector(tile.next, vector, &mut inside);
+        }
+        carried.extend(own);
+        self.known = before;
+        self.known.extend(outs);
+        out.push(Stmt::Loop { var, kind, start, end, step, carried, body: inside });
     }
 
     /// Computes what the factors of products in a body need of values from before it.
