@@ -21,8 +21,8 @@ struct Traits {
     stages: bool,
     /// True if short rows are computed as one line.
     line: bool,
-    /// True if the elements are computed from tiles of a contraction.
-    tiles: bool,
+    /// Tiles of a contraction that the elements are computed from, if any.
+    tiles: Option<String>,
     /// True if positions have 64 bits.
     wide: bool,
     /// True if large operands are seen through windows.
@@ -68,9 +68,29 @@ fn traits(launches: &[Scheduled]) -> Traits {
         cluster: kernels().any(|kernel| kernel.threads.cluster),
         stages: launches.iter().any(stages),
         line: launches.iter().any(|launch| launch.line),
-        tiles: launches.iter().any(|launch| launch.contraction.is_some()),
+        tiles: launches.iter().find_map(tiles),
         wide: kernels().any(|kernel| kernel.index == IndexWidth::Bits64),
         windows: launches.iter().any(|launch| launch.buffers.iter().any(windows)),
+    }
+}
+
+/// Describes the tiles of a contraction, whose sizes the driver of the CPU chooses.
+fn tiles(launch: &Scheduled) -> Option<String> {
+    let size = |ty: &Type| match ty.lanes {
+        Lanes::Tile(rows, cols) => Some((rows, cols)),
+        Lanes::Const(_) | Lanes::Loop => None,
+    };
+    let of_team = || {
+        launch
+            .kernel
+            .types
+            .iter()
+            .filter_map(size)
+            .max_by_key(|(rows, cols)| u32::from(*rows) * u32::from(*cols))
+    };
+    match &launch.contraction {
+        Some(_) => Some("tiles".into()),
+        None => of_team().map(|(rows, cols)| format!("tiles of {rows} × {cols}")),
     }
 }
 
@@ -89,21 +109,20 @@ fn stages(launch: &Scheduled) -> bool {
 fn on_cpu(traits: &[Traits]) -> Vec<String> {
     let staged = traits.iter().any(|one| one.stages).then(|| "staged in cache".to_owned());
     let line = traits.iter().any(|one| one.line).then(|| "short rows as one line".to_owned());
-    let tiles = traits.iter().any(|one| one.tiles);
-    let loops = if tiles {
-        either(traits, |one| if one.tiles { "tiles".to_owned() } else { "vector loops".to_owned() })
-    } else {
-        "vector loops".to_owned()
-    };
+    let loops = either(traits, |one| one.tiles.clone().unwrap_or_else(|| "vector loops".into()));
     [loops].into_iter().chain(launches(traits)).chain(staged).chain(line).collect()
 }
 
 fn on_gpu(traits: &[Traits]) -> Vec<String> {
-    let mut kinds = vec![either(traits, |one| match one.lanes {
+    let has_tiles = traits.iter().any(|one| one.tiles.is_some());
+    let tiles = has_tiles.then(|| either(traits, |one| one.tiles.clone().unwrap_or_else(|| "rows".into())));
+    let mut kinds: Vec<String> = tiles.into_iter().collect();
+    let rows = || traits.iter().filter(|one| one.tiles.is_none());
+    kinds.push(either(rows(), |one| match one.lanes {
         1 => "scalar".into(),
         lanes => format!("vec{lanes}"),
-    })];
-    let threads = || traits.iter().map(|one| one.threads);
+    }));
+    let threads = || rows().map(|one| one.threads);
     kinds.extend(match (threads().min(), threads().max()) {
         (Some(least), Some(most)) if least < most => Some(format!("{least}…{most} threads a row")),
         (_, Some(most)) if most > 1 => Some(format!("{most} threads a row")),
@@ -135,9 +154,9 @@ fn launches(traits: &[Traits]) -> Option<String> {
 }
 
 /// Lists a property of the variants, each value once, in order of preference.
-fn either(traits: &[Traits], of: impl Fn(&Traits) -> String) -> String {
+fn either<'t>(traits: impl IntoIterator<Item = &'t Traits>, of: impl Fn(&Traits) -> String) -> String {
     let mut all: Vec<String> = Vec::new();
-    for one in traits.iter().map(of) {
+    for one in traits.into_iter().map(of) {
         if !all.contains(&one) {
             all.push(one);
         }
