@@ -2,7 +2,8 @@
 //! `cargo bench`.
 //!
 //! All candidates are measured in alternation, so that other load on the machine affects all alike. The table
-//! at the end has medians over the rounds, after criterion's own results.
+//! at the end has medians over the rounds, after criterion's own results. A second table has layers: products
+//! with bias and activation.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -25,6 +26,16 @@ fuse! {
     pub(crate) fn six_unfused(x: f32[N], y: f32[N]) -> f32[N] { six_of(x, y) }
     #[fuse(off)]
     pub(crate) fn twelve_unfused(x: f32[N], y: f32[N]) -> f32[N] { six_of(six_of(x, y), y) }
+}
+
+fuse! {
+    pub(crate) fn product(x: f32[M, K], w: f32[N, K], _b: f32[N]) -> f32[M, N] { matmul(x, w, K) }
+    pub(crate) fn relu_layer(x: f32[M, K], w: f32[N, K], b: f32[N]) -> f32[M, N] { relu(matmul(x, w, K) + b) }
+    pub(crate) fn gelu_layer(x: f32[M, K], w: f32[N, K], b: f32[N]) -> f32[M, N] { gelu(matmul(x, w, K) + b) }
+    #[fuse(off)]
+    pub(crate) fn relu_unfused(x: f32[M, K], w: f32[N, K], b: f32[N]) -> f32[M, N] { relu(matmul(x, w, K) + b) }
+    #[fuse(off)]
+    pub(crate) fn gelu_unfused(x: f32[M, K], w: f32[N, K], b: f32[N]) -> f32[M, N] { gelu(matmul(x, w, K) + b) }
 }
 
 /// The variant of a function that writes into an existing tensor.
@@ -136,6 +147,7 @@ fn main() -> Result<()> {
     if measuring {
         benches.iter_mut().try_for_each(|bench| table(bench, 25))?;
     }
+    layers(if measuring { 15 } else { 1 }, measuring)?;
     Ok(())
 }
 
@@ -250,4 +262,48 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 /// Returns the median if all values exist.
 fn median_of(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     Some(median(values.collect::<Option<Vec<f64>>>()?.into_iter()))
+}
+
+/// A layer in a form that writes into an existing tensor.
+type Layer = fn(&mut Tensor<f32>, &Tensor<f32>, &Tensor<f32>, &Tensor<f32>) -> Result<()>;
+
+/// The plain product, and both layers fused and unfused.
+const LAYERS: [Layer; 5] =
+    [product::into, relu_layer::into, relu_unfused::into, gelu_layer::into, gelu_unfused::into];
+
+/// Measures layers on the CPU, a product with bias and activation, and prints their ratios to the product
+/// alone and to their unfused forms.
+fn layers(rounds: usize, measuring: bool) -> Result<()> {
+    let device = Device::cpu();
+    println!("\n{}, layers, medians of {rounds} rounds", device.name());
+    println!("     M     K     N  product GFLOP/s  relu of it  unfused/fused  gelu of it  unfused/fused");
+    let sizes = [(16, 768, 3072), (256, 256, 256), (512, 768, 3072), (1024, 1024, 1024), (4096, 64, 64)];
+    for (m, k, n) in sizes.map(|sizes| if measuring { sizes } else { (5, 9, 7) }) {
+        let numbers = |count: usize| (0..count).map(|i| (i * 7919 % 1024) as f32 / 512.0 - 1.0).collect();
+        let x = Tensor::from_vec(&device, numbers(m * k), [m, k])?;
+        let w = Tensor::from_vec(&device, numbers(n * k), [n, k])?;
+        let (b, mut out) = (Tensor::from_vec(&device, numbers(n), [n])?, Tensor::zeros(&device, [m, n])?);
+        let calls = (2e7 / (m * k * n) as f64).clamp(1.0, 500.0) as u32;
+        let mut round = || -> Result<Vec<f64>> {
+            let mut time = |layer: &Layer| {
+                let start = Instant::now();
+                (0..calls).try_for_each(|_| layer(&mut out, &x, &w, &b))?;
+                Ok(start.elapsed().as_secs_f64() / f64::from(calls))
+            };
+            LAYERS.iter().map(&mut time).collect()
+        };
+        // The first round warms caches and the pool.
+        round()?;
+        let rounds = (0..rounds).map(|_| round()).collect::<Result<Vec<_>>>()?;
+        let of = |a: usize, b: usize| median(rounds.iter().map(|round| round[a] / round[b]));
+        let speed = median(rounds.iter().map(|round| 2e-9 * (m * k * n) as f64 / round[0]));
+        println!(
+            "  {m:4}  {k:4}  {n:4}  {speed:15.1}  {:9.0}%  {:13.2}  {:9.0}%  {:13.2}",
+            100.0 * of(0, 1),
+            of(2, 1),
+            100.0 * of(0, 3),
+            of(4, 3),
+        );
+    }
+    Ok(())
 }
