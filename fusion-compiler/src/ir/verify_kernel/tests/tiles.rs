@@ -9,7 +9,6 @@ const LEFT: Value = Value(6);
 const RIGHT: Value = Value(7);
 const NEXT: Value = Value(11);
 const PLACE: Value = Value(13);
-const WITHIN: Value = Value(14);
 
 const fn tile(dtype: DType, rows: u16, cols: u16) -> Type {
     Type { dtype, lanes: Lanes::Tile(rows, cols) }
@@ -98,15 +97,6 @@ fn refuses_conditions_of_elements_around_other_statements() {
                     other => panic!("{other:?} is no condition"),
                 },
                 "%13 is index[8, 16], not bool[8, 16]",
-            ),
-            (
-                |k| {
-                    let product = Stmt::Let(NEXT, Expr::Product(Value(8), LEFT, RIGHT));
-                    let body = inside(k);
-                    body.remove(5);
-                    body.push(Stmt::If { cond: WITHIN, body: vec![product] });
-                },
-                "elements of a tile are stored only",
             ),
         ],
     );
