@@ -95,9 +95,9 @@ pub(super) struct Body<'w> {
     pub(super) kernel: Kernel,
     /// What is behind the kernel's buffers.
     pub(super) buffers: Vec<BufferArg>,
-    /// Whether rows, columns and steps of the tile at hand are within the space. Of others nothing is read.
+    /// Rows, columns and steps of the tile at hand that are within the space: true for each. Others are not read.
     pub(super) masks: Vec<Value>,
-    /// Whether elements of a tile that lie side by side are aligned vectors.
+    /// True if elements of a tile that lie side by side are aligned vectors.
     pub(super) aligned: bool,
     /// Whether the element at hand is one of the row; of all others nothing is read.
     pub(super) is_there: Option<Value>,
