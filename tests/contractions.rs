@@ -62,8 +62,8 @@ fn numbers(seed: usize, count: usize) -> Vec<f32> {
     std::iter::repeat_with(next).take(count).collect()
 }
 
-/// Allowed error of a sum, relative to the sum of its terms' magnitudes. The bound of a chain of
-/// 256 roundings, the longest of any device, is five times as large.
+/// Allowed error of a sum, relative to the sum of its terms' magnitudes. The bound of a chain of 600
+/// roundings, the longest of any device here, is twelve times as large.
 const RELATIVE: f64 = 3e-6;
 
 /// Returns the offset of coordinates in a tensor of this shape.
