@@ -40,6 +40,12 @@ fuse! {
     pub(crate) fn distances(x: f32[M, K], s: f32[M]) -> f32[M, N] {
         s + rename(s, M -> N) - 2.0 * sum(x * rename(x, M -> N), K)
     }
+    pub(crate) fn weighted(x: f32[M, K], w: f32[K, N], s: f32[K], g: f32[N]) -> f32[M, N] {
+        sum(x * w * s * 0.5 * g, K)
+    }
+    pub(crate) fn gated(x: f32[M, K], w: f32[K, N], g: f32[M, K]) -> f32[M, N] { sum(x * w * g, K) }
+    pub(crate) fn masked(x: f32[M, K], w: f32[K, N], g: f32[M, N]) -> f32[M, N] { sum(x * w * g, K) }
+    pub(crate) fn counted(x: i32[M, K], w: i32[K, N], s: i32[K]) -> i32[M, N] { sum(x * w * s, K) }
     pub(crate) fn vector(x: f32[M, K], w: f32[K]) -> f32[M] { sum(x * w, K) }
     pub(crate) fn lacking(x: f32[M, K, L], w: f32[K, N]) -> f32[M, N] { sum(x * w, (K, L)) }
     pub(crate) fn integers(x: i32[M, K], w: i32[K, N]) -> i32[M, N] { sum(x * w, K) }
@@ -411,6 +417,46 @@ fn factors_are_computed() {
 }
 
 #[test]
+fn further_factors_join_an_operand() {
+    on_devices(|device| {
+        for (m, k, n) in SIZES {
+            let shapes: [&[usize]; 6] = [&[m, k], &[k, n], &[k], &[n], &[m, k], &[m, n]];
+            let values: Vec<Vec<f32>> =
+                shapes.iter().enumerate().map(|(i, shape)| numbers(i, shape.iter().product())).collect();
+            let tensors =
+                shapes.iter().zip(&values).map(|(shape, of)| Tensor::from_slice(device, of, *shape));
+            let tensors = tensors.collect::<Result<Vec<Tensor<f32>>>>()?;
+            let [x, w, s, g, rows, both] = tensors.as_slice() else { unreachable!() };
+            let value = |of: usize, at: usize| f64::from(values[of][at]);
+            let product = |at: &[usize], l: usize| value(0, at[0] * k + l) * value(1, l * n + at[1]);
+            let made = weighted(x, w, s, g)?.to_vec()?;
+            let terms = |at: &[usize]| {
+                (0..k).map(|l| product(at, l) * value(2, l) * 0.5 * value(3, at[1])).collect::<Vec<_>>()
+            };
+            check(&format!("{device} weighted {k}"), (&made, &[m, n]), terms, same);
+            let made = gated(x, w, rows)?.to_vec()?;
+            let terms =
+                |at: &[usize]| (0..k).map(|l| product(at, l) * value(4, at[0] * k + l)).collect::<Vec<_>>();
+            check(&format!("{device} gated {k}"), (&made, &[m, n]), terms, same);
+            let made = masked(x, w, both)?.to_vec()?;
+            let terms = |at: &[usize]| {
+                (0..k).map(|l| product(at, l) * value(5, at[0] * n + at[1])).collect::<Vec<_>>()
+            };
+            check(&format!("{device} masked {k}"), (&made, &[m, n]), terms, same);
+            let integers = |of: usize| values[of].iter().map(|&x| (x * 1e9) as i32).collect::<Vec<_>>();
+            let tensor = |of: usize| Tensor::from_slice(device, &integers(of), shapes[of]);
+            let made = counted(&tensor(0)?, &tensor(1)?, &tensor(2)?)?.to_vec()?;
+            let (x, w, s) = (integers(0), integers(1), integers(2));
+            for (i, &made) in made.iter().enumerate() {
+                let term = |l: usize| x[i / n * k + l].wrapping_mul(w[l * n + i % n]).wrapping_mul(s[l]);
+                assert_eq!(made, (0..k).map(term).fold(0, i32::wrapping_add), "{device} counted {k} {i}");
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
 fn nothing_is_summed_to_zero() {
     on_devices(|device| {
         for (m, k, n) in [(0, 8, 8), (8, 0, 8), (8, 8, 0), (0, 0, 0)] {
@@ -480,6 +526,9 @@ fn reports_class_each_product_or_say_why_it_is_none() {
         (vector::report(), "sum along K is a reduction: `w` has no dim that `x` lacks"),
         (lacking::report(), "sum along K, L is a reduction: `w` lacks `L`"),
         (integers::report(), "contraction along K: M × N, 2*M*N*K FLOP"),
+        (weighted::report(), "contraction along K: M × N, 2*M*N*K FLOP"),
+        (gated::report(), "contraction along K: M × N, 2*M*N*K FLOP"),
+        (counted::report(), "contraction along K: M × N, 2*M*N*K FLOP"),
         (
             few_terms::report(),
             "sum along K is a reduction: it has so few terms that a thread adds them by itself",

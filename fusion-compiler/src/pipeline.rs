@@ -60,6 +60,7 @@ fn passes(options: PassOptions) -> impl Iterator<Item = (&'static str, CompilerP
         (true, "simplify", Graph(rewrite::simplify)),
         (true, "cse", Graph(rewrite::cse)),
         (true, "dce", Graph(rewrite::dce)),
+        (true, "group_factors", Graph(rewrite::group_factors)),
         (contracts, "fma", Graph(rewrite::fma)),
         (contracts, "near_one", Graph(rewrite::near_one)),
         (true, "dce", Graph(rewrite::dce)),
