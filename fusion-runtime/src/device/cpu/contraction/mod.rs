@@ -137,11 +137,13 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
             let first = number % strips * self.cols;
             (number / strips, (first, (first + self.cols).min(cols)))
         };
-        let shares = rows > runtime::BOX_ROWS && depth <= runtime::SHARED_DEPTH_MAX;
-        if !shares {
+        let strip_count = batches * strips;
+        let by_strips = threads == 1 || strip_count >= 2 * threads;
+        // A box that is alone in its strip packs each column once, and has only a block of the depth at hand.
+        let is_one_box = rows <= if by_strips { runtime::BOX_ROWS } else { self.kernels.rows };
+        if is_one_box || depth > runtime::SHARED_DEPTH_MAX {
             // A thread that is done takes one of the boxes that are left.
-            let strip_count = batches * strips;
-            let wanted = (4 * threads).div_ceil(strip_count);
+            let wanted = if by_strips { 1 } else { (4 * threads).div_ceil(strip_count) };
             let each = rows.div_ceil(wanted).next_multiple_of(self.kernels.rows).min(runtime::LONE_BOX_ROWS);
             let blocks = rows.div_ceil(each);
             return all(threads, strip_count * blocks, &|task| {
@@ -150,10 +152,9 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
                 self.lone_box(Bounds { batch, rows: (first, (first + each).min(rows)), cols })
             });
         }
-        let by_strips = threads == 1 || batches * strips >= 2 * threads;
         let (outer, inner) = if by_strips { (threads, 1) } else { (1, threads) };
         let each = rows.div_ceil(4 * inner).next_multiple_of(self.kernels.rows).min(runtime::BOX_ROWS);
-        all(outer, batches * strips, &|task| {
+        all(outer, strip_count, &|task| {
             let (batch, cols) = strip(task);
             let panels = (cols.1 - cols.0).div_ceil(self.kernels.cols);
             let memory = Workspace::<T>::new(self.pool, panels * self.kernels.cols * depth)?;
