@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use fusion::prelude::{Device, Result};
 
 mod hand;
+mod products;
 mod roofline;
 mod workloads;
 

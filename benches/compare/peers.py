@@ -22,6 +22,29 @@ def inputs(length, salt):
     return ((i * 7919 + salt * 104729) % 65536).astype(np.float32) / np.float32(16384) - np.float32(2)
 
 
+PRODUCTS = {
+    "matmul_batched": {"small": (16, 64, 64, 64), "large": (64, 128, 64, 128)},
+    "matmul_row": {"small": (1, 1, 768, 3072), "large": (1, 1, 4096, 4096)},
+    "linear_gelu": {"small": (1, 64, 768, 768), "large": (1, 512, 768, 3072)},
+}
+SQUARES = {"small": (1, 256, 256, 256), "large": (1, 1024, 1024, 1024)}
+
+
+def is_product(workload):
+    return workload.startswith("matmul_") or workload in PRODUCTS
+
+
+def factors(workload, size):
+    """Returns the operands of a product, with the extents of `products.rs`, and the bias of a layer."""
+    b, m, k, n = PRODUCTS.get(workload, SQUARES)[size]
+    if workload == "matmul_batched":
+        return [inputs(b * m * k, 1).reshape(b, m, k), inputs(b * k * n, 2).reshape(b, k, n)]
+    left = (k, m) if workload in ("matmul_tn", "matmul_tt") else (m, k)
+    right = (n, k) if workload in ("matmul_nt", "matmul_tt", "linear_gelu") else (k, n)
+    found = [inputs(m * k, 1).reshape(left), inputs(k * n, 2).reshape(right)]
+    return found + ([inputs(n, 3)] if workload == "linear_gelu" else [])
+
+
 def parameters(large):
     """Returns the lengths of the parameters of GPT-2 with this width."""
     width, words, context = (272, 50257, 1024) if large else (16, 512, 64)
@@ -41,6 +64,8 @@ VECTORS = {"layer_norm": 2, "rms_norm": 1}
 
 def shape(workload, size):
     """Returns the shape of a workload's input, and the name without the length of rows."""
+    if is_product(workload):
+        return None, workload
     if workload in ARGUMENTS:
         return (LINE[size],), workload
     if workload == "cross_entropy":
@@ -52,6 +77,8 @@ def shape(workload, size):
 
 
 def arguments(workload, size):
+    if is_product(workload):
+        return factors(workload, size)
     extents, name = shape(workload, size)
     count, width = int(np.prod(extents)), extents[-1]
     found = [inputs(count, i + 1).reshape(extents) for i in range(ARGUMENTS.get(workload, 1))]
@@ -88,6 +115,13 @@ def with_torch(workload, size, threads, device):
         "cross_entropy": lambda x, t: of.cross_entropy(x, t),
         "sum_of_squares": lambda x: (x * x).sum(),
         "sum": lambda x: x.sum(-1),
+        "matmul_nn": lambda x, w: x @ w,
+        "matmul_nt": lambda x, w: x @ w.T,
+        "matmul_tn": lambda x, w: x.T @ w,
+        "matmul_tt": lambda x, w: x.T @ w.T,
+        "matmul_batched": lambda x, w: x @ w,
+        "matmul_row": lambda x, w: x @ w,
+        "linear_gelu": lambda x, w, b: of.gelu(of.linear(x, w, b)),
     }[shape(workload, size)[1]]
     given = [torch.from_numpy(one).to(device) for one in arguments(workload, size)]
     compiled = torch.compile(function, dynamic=False)
@@ -173,6 +207,13 @@ def with_jax(workload, size, *_):
         "cross_entropy": cross_entropy,
         "sum_of_squares": lambda x: (x * x).sum(),
         "sum": lambda x: x.sum(-1),
+        "matmul_nn": lambda x, w: x @ w,
+        "matmul_nt": lambda x, w: x @ w.T,
+        "matmul_tn": lambda x, w: x.T @ w,
+        "matmul_tt": lambda x, w: x.T @ w.T,
+        "matmul_batched": lambda x, w: x @ w,
+        "matmul_row": lambda x, w: x @ w,
+        "linear_gelu": lambda x, w, b: jax.nn.gelu(x @ w.T + b, approximate=False),
     }[shape(workload, size)[1]]
     given = [jnp.array(one.astype(np.int32) if one.dtype == np.int64 else one) for one in arguments(workload, size)]
     jax.block_until_ready(given)

@@ -4,7 +4,8 @@ python benches/compare/run.py [--workloads gate,adamw] [--sizes large,small] [--
 python benches/compare/run.py --device wgpu [...]
 python benches/compare/run.py --device cuda [--binary PROGRAM] [...]
 
-The CPU comparison uses a Python with torch, jax, numexpr and matplotlib, and skips missing libraries. The wgpu
+The CPU comparison uses a Python with torch, jax, numexpr and matplotlib, and skips missing libraries. Products run
+beside the crates gemm and candle too (benches/gemm). The wgpu
 comparison runs Burn (benches/burn), whose first build is slow. Its threads are those of a software Vulkan. The CUDA
 comparison uses torch, and Triton if it is installed. Its processes start at once, since they mostly compile.
 
@@ -53,8 +54,20 @@ WORKLOADS = {
     "sum_8": "sum, rows of 8, of known length",
     "adamw": "AdamW, 148 tensors",
 }
-# Burn's optimizers take models instead of tensors. Short rows are workloads for the CPU.
-NOT_BURN = ("softmax_64", "layer_norm_64", "sum_8", "adamw")
+# Products of matrices, large and small: 1024³ and 256³, 64 of 128 × 64 × 128 and 16 of 64³, a row by 4096² and 768 × 3072,
+# and layers of 512 × 768 × 3072 and 64 × 768².
+PRODUCTS = {
+    "matmul_nn": "product NN",
+    "matmul_nt": "product NT",
+    "matmul_tn": "product TN",
+    "matmul_tt": "product TT",
+    "matmul_batched": "products of a batch, NN",
+    "matmul_row": "product of one row, NN",
+    "linear_gelu": "gelu of a linear layer, NT",
+}
+WORKLOADS |= PRODUCTS
+# Burn's optimizers take models instead of tensors. Short rows and products are workloads for the CPU.
+NOT_BURN = ("softmax_64", "layer_norm_64", "sum_8", "adamw", *PRODUCTS)
 LENGTHS = (128, 1024, 4096, 16384, 65536)
 ON_CUDA = {
     **{name: WORKLOADS[name] for name in ("gate", "chain", "gelu", "swiglu")},
@@ -75,7 +88,7 @@ ABREAST = 12
 BEYOND = ("roofline", "roofline_nt")
 COLUMNS = [
     "fusion", "rust", "rust_nt", "torch", "torch.compile", "triton", "jax.jit", "numexpr", "torch fused", "torch.dot",
-    "burn",
+    "burn", "gemm", "candle",
 ]  # fmt: skip
 LIBRARIES = ["torch", "jax", "numexpr"]
 SIZES = ("huge", "large", "small")
@@ -139,6 +152,13 @@ def burn():
     return TARGET / "burn" / "release" / "fusion-burn"
 
 
+def gemm():
+    """Builds the program of the crates gemm and candle, in a target folder of its own, and returns its path."""
+    folder = ROOT / "benches" / "gemm"
+    subprocess.run(["cargo", "build", "--release", "--target-dir", TARGET / "gemm"], cwd=folder, check=True)
+    return TARGET / "gemm" / "release" / "fusion-gemm"
+
+
 def environment(threads, cache):
     """Returns an environment with equal threads for all, in which freed memory stays with the process."""
     count = str(threads or len(os.sched_getaffinity(0)))
@@ -162,8 +182,13 @@ def workers_on(device, programs, workload, size, threads, cache):
     if device == "wgpu":
         return [mine, Worker([programs["burn"], workload, size], set(cores), plain)]
     hidden = {"CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {}
-    peers = [sys.executable, HERE / "peers.py", workload, size, threads, device]
-    return [mine, Worker(peers, set(cores), setting | hidden)]
+    workers = [mine]
+    if importlib.util.find_spec("numpy"):
+        peers = [sys.executable, HERE / "peers.py", workload, size, threads, device]
+        workers.append(Worker(peers, set(cores), setting | hidden))
+    if workload in PRODUCTS and "gemm" in programs:
+        workers.append(Worker([programs["gemm"], workload, size], set(cores), plain))
+    return workers
 
 
 def measure(workers, workload, rounds):
@@ -177,7 +202,7 @@ def measure(workers, workload, rounds):
                 times[name].append(worker.burst(name))
     for worker in workers:
         worker.stop()
-    for missing in workers[1].missing:
+    for missing in (missing for worker in workers[1:] for missing in worker.missing):
         print(f"{workload}: {missing}", file=sys.stderr)
     return {
         "seconds": {name: statistics.median(each) for name, each in times.items()},
@@ -352,7 +377,7 @@ def plot(rows, path):
     counts = sorted({row["threads"] for row in large})
     figure, axes = pyplot.subplots(1, len(counts), figsize=(5 * len(counts), 4.5), sharey=True, squeeze=False)
     for axis, threads in zip(axes[0], counts):
-        mine = [row for row in large if row["threads"] == threads][::-1]
+        mine = [row for row in large if row["threads"] == threads and roofline(row)][::-1]
         places = range(len(mine))
         for shift, label, seconds in (
             (0.2, "Fusion", lambda row: row["seconds"]["fusion"]),
@@ -410,6 +435,8 @@ def measured(args):
     programs = {"fusion": args.binary or binary(args.device)}
     if args.device == "wgpu":
         programs["burn"] = burn()
+    if args.device == "cpu" and any(name in PRODUCTS for name in args.workloads):
+        programs["gemm"] = gemm()
     # A cold start takes seconds, so it is measured once per workload.
     settings = itertools.product(args.sizes, args.threads, args.workloads)
     rows = [dict(zip(("size", "threads", "workload"), setting)) for setting in settings]

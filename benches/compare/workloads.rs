@@ -7,7 +7,7 @@ use fusion::optim::{AdamW, Arena, Optimizer};
 use fusion::prelude::*;
 use rayon::prelude::*;
 
-use crate::{Candidate, hand, roofline};
+use crate::{Candidate, hand, products, roofline};
 
 fuse! {
     pub(crate) fn gate(a: f32[N], b: f32[N], c: f32[N]) -> f32[N] { relu(a + b) * c }
@@ -35,7 +35,7 @@ fuse! {
     pub(crate) fn sum_of_squares(x: f32[N]) -> f32[] { sum(x * x) }
 }
 
-type Candidates = Result<Vec<Candidate>>;
+pub(crate) type Candidates = Result<Vec<Candidate>>;
 
 /// A result that a candidate and its check share.
 type Shared<T> = Rc<RefCell<T>>;
@@ -43,6 +43,9 @@ type Shared<T> = Rc<RefCell<T>>;
 /// Returns the candidates of a workload. Fusion is first, so that nothing is prepared for its first call.
 pub(crate) fn candidates(workload: &str, size: &str, device: &Device) -> Candidates {
     let line = line(size);
+    if let Some(product) = products::candidates(workload, size, device) {
+        return product;
+    }
     match workload {
         "gate" => gate_candidates(device, line),
         "chain" => two(device, line, chain::into, hand::chain),
@@ -85,7 +88,7 @@ fn row_workload(device: &Device, workload: &str, size: &str) -> Candidates {
 }
 
 /// Returns multiples of 2⁻¹⁴ from −2 to 2, which are the same in any language.
-fn input(len: usize, salt: usize) -> Vec<f32> {
+pub(crate) fn input(len: usize, salt: usize) -> Vec<f32> {
     (0..len).map(|i| ((i * 7919 + salt * 104_729) % 65_536) as f32 / 16_384.0 - 2.0).collect()
 }
 
@@ -94,7 +97,10 @@ fn sum(values: &[f32]) -> f64 {
 }
 
 /// Returns the candidate of Fusion, which writes into an existing tensor.
-fn ours(out: Tensor<f32>, mut call: impl FnMut(&mut Tensor<f32>) -> Result<()> + 'static) -> Candidate {
+pub(crate) fn ours(
+    out: Tensor<f32>,
+    mut call: impl FnMut(&mut Tensor<f32>) -> Result<()> + 'static,
+) -> Candidate {
     let device = out.device().clone();
     let out = Rc::new(RefCell::new(out));
     let written = Rc::clone(&out);

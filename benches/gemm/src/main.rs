@@ -1,7 +1,10 @@
 //! Contractions on the CPU beside the crate gemm, in one interleaved run.
 //!
 //! `RAYON_NUM_THREADS=1 cargo run --release --manifest-path benches/gemm/Cargo.toml` prints a table in
-//! GFLOP/s, the best of several rounds.
+//! GFLOP/s, the best of several rounds. With a workload and a size, the program is a part of
+//! `benches/compare/run.py`: the crates gemm and candle.
+
+mod peers;
 
 use std::time::Instant;
 
@@ -38,6 +41,11 @@ const COLUMNS: [&str; 7] = ["NN", "NT", "TN", "TT", "NT + bias + gelu", "the sam
 const ROUNDS: usize = 15;
 
 fn main() -> Result<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if let [workload, size] = args.as_slice() {
+        peers::run(workload, size);
+        return Ok(());
+    }
     let device = Device::cpu();
     let threads = std::env::var("RAYON_NUM_THREADS").unwrap_or_else(|_| "all".into());
     println!("{device}, {threads} threads, GFLOP/s\n");
@@ -86,10 +94,7 @@ fn speeds(device: &Device, (m, k, n): (usize, usize, usize)) -> Result<[f64; COL
 
 /// Multiplies row-major matrices by the crate gemm.
 fn multiply(out: &mut [f32], (x, w): (&[f32], &[f32]), (m, k, n): (usize, usize, usize)) {
-    let threads = match std::env::var("RAYON_NUM_THREADS").as_deref() {
-        Ok("1") => gemm::Parallelism::None,
-        _ => gemm::Parallelism::Rayon(0),
-    };
+    let threads = parallelism();
     let [rows_k, rows_n] = [k, n].map(|len| len as isize);
     // SAFETY: the slices have `m * k`, `k * n` and `m * n` elements.
     unsafe {
@@ -99,5 +104,13 @@ fn multiply(out: &mut [f32], (x, w): (&[f32], &[f32]), (m, k, n): (usize, usize,
             x.as_ptr(), 1, rows_k, w.as_ptr(), 1, rows_n,
             0.0, 1.0, false, false, false, threads,
         );
+    }
+}
+
+/// Returns the threads of the crate gemm: one, or all of rayon's.
+fn parallelism() -> gemm::Parallelism {
+    match std::env::var("RAYON_NUM_THREADS").as_deref() {
+        Ok("1") => gemm::Parallelism::None,
+        _ => gemm::Parallelism::Rayon(0),
     }
 }
