@@ -49,10 +49,10 @@ quick() {
     step "CUDA simulator" bash -c 'source tests/cuda-sim/env.sh'
     step "format" cargo fmt --all --check
     step "lint" cargo clippy --quiet --workspace --all-targets --features graph -- -D warnings
-    step "unit tests" with_simulator cargo test --quiet --package fusion-compiler --package fusion-runtime --lib \
-        --features fusion-runtime/graph
-    step "language and operations" with_simulator cargo test --quiet --package fusion --features graph \
-        --test tidy --test language --test ops
+    # Cargo builds dependencies anew for other packages than those of `run_tests`.
+    local all=(with_simulator cargo test --quiet --workspace --exclude cuda-sim --features graph)
+    step "unit tests" "${all[@]}" --lib
+    step "language and operations" "${all[@]}" --test tidy --test language --test ops
     report
 }
 
