@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use fusion::prelude::{Device, Result};
 
+mod extents;
 mod hand;
 mod products;
 mod roofline;

@@ -28,6 +28,15 @@ PRODUCTS = {
     "linear_gelu": {"small": (1, 64, 768, 768), "large": (1, 512, 768, 3072)},
 }
 SQUARES = {"small": (1, 256, 256, 256), "large": (1, 1024, 1024, 1024)}
+# Products in the operators that torch and JAX share.
+MATMULS = {
+    "matmul_nn": lambda x, w: x @ w,
+    "matmul_nt": lambda x, w: x @ w.T,
+    "matmul_tn": lambda x, w: x.T @ w,
+    "matmul_tt": lambda x, w: x.T @ w.T,
+    "matmul_batched": lambda x, w: x @ w,
+    "matmul_row": lambda x, w: x @ w,
+}
 
 
 def is_product(workload):
@@ -115,12 +124,7 @@ def with_torch(workload, size, threads, device):
         "cross_entropy": lambda x, t: of.cross_entropy(x, t),
         "sum_of_squares": lambda x: (x * x).sum(),
         "sum": lambda x: x.sum(-1),
-        "matmul_nn": lambda x, w: x @ w,
-        "matmul_nt": lambda x, w: x @ w.T,
-        "matmul_tn": lambda x, w: x.T @ w,
-        "matmul_tt": lambda x, w: x.T @ w.T,
-        "matmul_batched": lambda x, w: x @ w,
-        "matmul_row": lambda x, w: x @ w,
+        **MATMULS,
         "linear_gelu": lambda x, w, b: of.gelu(of.linear(x, w, b)),
     }[shape(workload, size)[1]]
     given = [torch.from_numpy(one).to(device) for one in arguments(workload, size)]
@@ -207,12 +211,7 @@ def with_jax(workload, size, *_):
         "cross_entropy": cross_entropy,
         "sum_of_squares": lambda x: (x * x).sum(),
         "sum": lambda x: x.sum(-1),
-        "matmul_nn": lambda x, w: x @ w,
-        "matmul_nt": lambda x, w: x @ w.T,
-        "matmul_tn": lambda x, w: x.T @ w,
-        "matmul_tt": lambda x, w: x.T @ w.T,
-        "matmul_batched": lambda x, w: x @ w,
-        "matmul_row": lambda x, w: x @ w,
+        **MATMULS,
         "linear_gelu": lambda x, w, b: jax.nn.gelu(x @ w.T + b, approximate=False),
     }[shape(workload, size)[1]]
     given = [jnp.array(one.astype(np.int32) if one.dtype == np.int64 else one) for one in arguments(workload, size)]

@@ -1,7 +1,8 @@
-//! Products of matrices: their extents, and Fusion's functions for them.
+//! Products of matrices by Fusion's functions.
 
 use fusion::prelude::*;
 
+use super::extents::extents;
 use super::workloads::{Candidates, input, ours};
 
 fuse! {
@@ -11,21 +12,6 @@ fuse! {
     pub(crate) fn tt(x: f32[K, M], w: f32[N, K]) -> f32[M, N] { matmul(x, w, K) }
     pub(crate) fn batched(x: f32[B, M, K], w: f32[B, K, N]) -> f32[B, M, N] { matmul(x, w, K) }
     pub(crate) fn linear_gelu(x: f32[M, K], w: f32[N, K], b: f32[N]) -> f32[M, N] { gelu(matmul(x, w, K) + b) }
-}
-
-/// Returns the extents of a workload: batch, rows, depth and columns. `peers.py` and `benches/gemm` have the
-/// same.
-fn extents(workload: &str, size: &str) -> [usize; 4] {
-    match (workload, size) {
-        ("matmul_batched", "small") => [16, 64, 64, 64],
-        ("matmul_batched", _) => [64, 128, 64, 128],
-        ("matmul_row", "small") => [1, 1, 768, 3072],
-        ("matmul_row", _) => [1, 1, 4096, 4096],
-        ("linear_gelu", "small") => [1, 64, 768, 768],
-        ("linear_gelu", _) => [1, 512, 768, 3072],
-        (_, "small") => [1, 256, 256, 256],
-        (..) => [1, 1024, 1024, 1024],
-    }
 }
 
 /// Returns the candidate for a workload, if it is a product.

@@ -4,6 +4,8 @@
 //! GFLOP/s, the best of several rounds. With a workload and a size, the program is a part of
 //! `benches/compare/run.py`: the crates gemm and candle.
 
+#[path = "../../compare/extents.rs"]
+mod extents;
 mod peers;
 
 use std::time::Instant;

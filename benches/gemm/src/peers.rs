@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use candle_core::{Device, Result, Tensor};
 
+use crate::extents::extents;
+
 /// Duration of one measurement.
 const BURST: Duration = Duration::from_millis(60);
 
@@ -42,17 +44,7 @@ pub(crate) fn run(workload: &str, size: &str) {
 }
 
 fn calls(workload: &str, size: &str) -> Vec<(&'static str, Call)> {
-    // The extents are those of `benches/compare/products.rs`.
-    let extents = match (workload, size) {
-        ("matmul_batched", "small") => [16, 64, 64, 64],
-        ("matmul_batched", _) => [64, 128, 64, 128],
-        ("matmul_row", "small") => [1, 1, 768, 3072],
-        ("matmul_row", _) => [1, 1, 4096, 4096],
-        ("linear_gelu", "small") => [1, 64, 768, 768],
-        ("linear_gelu", _) => [1, 512, 768, 3072],
-        (_, "small") => [1, 256, 256, 256],
-        (..) => [1, 1024, 1024, 1024],
-    };
+    let extents = extents(workload, size);
     let is_left_exchanged = matches!(workload, "matmul_tn" | "matmul_tt");
     let is_right_exchanged = matches!(workload, "matmul_nt" | "matmul_tt" | "linear_gelu");
     let product = Product { extents, is_left_exchanged, is_right_exchanged };
