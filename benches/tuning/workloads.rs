@@ -25,7 +25,7 @@ const fn workload(
 const LARGE: usize = 1 << 24;
 const SMALL: usize = 1 << 16;
 
-const WORKLOADS: [Workload; 22] = [
+const WORKLOADS: [Workload; 25] = [
     workload(
         "gate",
         "pub fn f(a: f32[N], b: f32[N], c: f32[N]) -> f32[N] { relu(a + b) * c }",
@@ -59,6 +59,24 @@ const WORKLOADS: [Workload; 22] = [
         &[SMALL],
     ),
     workload("column sum", "pub fn f(x: f32[N, D]) -> f32[D] { sum(x, N) }", &[&[256, 1024]], &[1024]),
+    workload(
+        "column sum, large",
+        "pub fn f(x: f32[N, D]) -> f32[D] { sum(x, N) }",
+        &[&[8192, 4096]],
+        &[4096],
+    ),
+    workload(
+        "product of a row",
+        "pub fn f(x: f32[N], y: f32[N, D]) -> f32[D] { sum(x * y, N) }",
+        &[&[4096], &[4096, 4096]],
+        &[4096],
+    ),
+    workload(
+        "column sum of silu",
+        "pub fn f(x: f32[N, D], y: f32[D]) -> f32[D] { sum(silu(x * y), N) }",
+        &[&[256, 1024], &[1024]],
+        &[1024],
+    ),
     workload(
         "column softmax",
         "pub fn f(x: f32[N, D]) -> f32[N, D] { softmax(x, N) }",
@@ -145,9 +163,17 @@ const fn choices(
 pub(crate) const CHOICES: [Choices; 14] = [
     choices("RUN_LEN", &["4096", "1024", "16384"], &["gate", "gelu_tanh", "chain", "gelu"]),
     choices("UNROLLED_MAX", &["8", "4", "16"], &["sum of 8", "sum of 12", "sum of 16"]),
-    choices("COLUMN_GRAIN", &["512", "256", "1024"], &["column sum", "column softmax"]),
-    choices("COLUMN_TERMS", &["4", "2", "8"], &["column sum", "column softmax"]),
-    choices("COLUMN_STATEMENTS_MAX", &["12", "6", "24"], &["column sum", "column sum of a gate"]),
+    choices(
+        "COLUMN_GRAIN",
+        &["4096", "512", "2048"],
+        &["column sum", "column softmax", "column sum, large", "product of a row"],
+    ),
+    choices("COLUMN_TERMS", &["4", "2", "8"], &["column sum", "column softmax", "product of a row"]),
+    choices(
+        "COLUMN_STATEMENTS_MAX",
+        &["24", "12", "48"],
+        &["column sum", "column sum of a gate", "column sum of silu", "product of a row"],
+    ),
     choices("COLLAPSED_GRAIN", &["512", "256", "1024"], &["bias, rows of 24", "affine, rows of 24"]),
     choices("ROW_MIN", &["64", "16", "128"], &["bias, rows of 24", "bias, rows of 80"]),
     choices("APART_ROW_MIN", &["32", "16", "64"], &["affine, rows of 24", "affine, rows of 48"]),

@@ -28,6 +28,7 @@ pub enum ScalarValue {
 /// The arguments of a CPU function, as generated code sees them.
 ///
 /// - `range()` returns the items to run.
+/// - `grain()` returns the number of elements of an item that does not end its row.
 /// - `read::<T>(i)` returns the whole of buffer `i`.
 /// - `write::<T>(i)` returns the window of buffer `i` that belongs to these items. The method may be called
 ///   once per buffer.
@@ -38,6 +39,7 @@ pub enum ScalarValue {
 #[derive(Debug)]
 pub struct CpuArgs<'a> {
     range: (usize, usize),
+    grain: usize,
     buffers: &'a mut [CpuBuffer],
     uniforms: &'a [CpuUniform],
     rows: &'a mut [f32],
@@ -97,7 +99,13 @@ impl<'a> CpuArgs<'a> {
         uniforms: &'a [CpuUniform],
         rows: &'a mut [f32],
     ) -> CpuArgs<'a> {
-        CpuArgs { range, buffers, uniforms, rows, prefetcher: Prefetcher::default(), memory: PhantomData }
+        let (grain, prefetcher) = (1, Prefetcher::default());
+        CpuArgs { range, grain, buffers, uniforms, rows, prefetcher, memory: PhantomData }
+    }
+
+    /// Sets the number of elements of an item that does not end its row.
+    pub(crate) fn with_grain(self, grain: usize) -> CpuArgs<'a> {
+        CpuArgs { grain, ..self }
     }
 
     /// Sets the prefetches of the loops.
@@ -125,6 +133,12 @@ impl<'a> CpuArgs<'a> {
     #[inline]
     pub fn range(&self) -> (usize, usize) {
         self.range
+    }
+
+    /// Returns the number of elements of an item that does not end its row.
+    #[inline]
+    pub fn grain(&self) -> usize {
+        self.grain
     }
 
     /// Returns the whole of buffer `i`, which the launch only reads.

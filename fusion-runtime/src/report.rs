@@ -209,7 +209,7 @@ mod tests {
 
     fn report() -> Report {
         let one = DimExpr::constant(1);
-        let space = Space { rows: DimExpr::sym(0), cols: one.clone(), grain: 1, each: one };
+        let space = Space { rows: DimExpr::sym(0), cols: one.clone(), grain: 1, grain_min: 1, each: one };
         let bytes = DimExpr::constant(12) * DimExpr::sym(0);
         let spec = LaunchSpec { bytes, ..LaunchSpec::new("f_0", IndexWidth::Bits32, space) };
         let launch = Launch { code: Code::Wgsl(Borrowed("")), spec };

@@ -355,7 +355,9 @@ impl<'k> Emitter<'k> {
             }
             Builtin::GridId => self.grid(d[0], ["%ctaid.x", "%ntid.x"], Some("%tid.x")),
             Builtin::GridSize => self.grid(d[0], ["%nctaid.x", "%ntid.x"], None),
-            Builtin::RangeStart | Builtin::RangeEnd => unreachable!("a GPU deals out threads, not items"),
+            Builtin::Grain | Builtin::RangeStart | Builtin::RangeEnd => {
+                unreachable!("a GPU deals out threads, not items")
+            }
         }
     }
 

@@ -251,6 +251,7 @@ impl Emitter<'_> {
             Expr::Load(at) if ty.lanes == Lanes::Loop => self.loaded(at, &self.lane_element(at, streams)),
             Expr::Load(at) => self.loaded(at, &self.element(at)),
             Expr::LoadWhere(at, mask) => self.element_where(ty, at, *mask),
+            Expr::Builtin(Builtin::Grain) => "args.grain()".into(),
             Expr::Builtin(Builtin::RangeStart) => "first".into(),
             Expr::Builtin(Builtin::RangeEnd) => "end".into(),
             Expr::Pack(_) | Expr::Lane(..) | Expr::Shuffle(..) | Expr::Product(..) | Expr::Builtin(_) => {

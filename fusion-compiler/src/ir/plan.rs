@@ -377,7 +377,8 @@ impl LaunchSpec {
 /// An iteration space of `rows × cols` elements. The columns are contiguous in every written buffer.
 ///
 /// A GPU thread or team takes `grain` elements at a time, so a launch distributes `⌈rows·cols / grain⌉`
-/// iterations. The CPU distributes items, which are runs of at most `grain` elements within a row.
+/// iterations. The CPU distributes items, which are runs of at most `grain` elements within a row; where
+/// `grain_min` is smaller, a launch on several threads cuts rows into more items.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Space {
     /// Product of the outer extents.
@@ -386,6 +387,8 @@ pub struct Space {
     pub cols: DimExpr,
     /// Number of elements that a thread or team takes at a time.
     pub grain: u32,
+    /// Smallest number of elements of an item that does not end its row.
+    pub grain_min: u32,
     /// Number of elements that are iterated over for each element of the space.
     pub each: DimExpr,
 }
@@ -394,23 +397,6 @@ impl Space {
     /// Returns the number of elements of the space.
     pub fn elements(&self, symbols: &[i64]) -> Option<i64> {
         self.rows.eval(symbols)?.checked_mul(self.cols.eval(symbols)?)
-    }
-
-    /// Returns the number of CPU items.
-    pub fn items(&self, symbols: &[i64]) -> Option<i64> {
-        self.rows.eval(symbols)?.checked_mul(self.items_per_row(symbols)?)
-    }
-
-    /// Returns the first element of a CPU item, or the number of elements for one past the last item.
-    pub fn start(&self, item: i64, symbols: &[i64]) -> Option<i64> {
-        let (cols, items) = (self.cols.eval(symbols)?, self.items_per_row(symbols)?);
-        let (row, block) = (item.checked_div(items)?, item.checked_rem(items)?);
-        Some(row * cols + block * i64::from(self.grain))
-    }
-
-    fn items_per_row(&self, symbols: &[i64]) -> Option<i64> {
-        let grain = i64::from(self.grain);
-        self.cols.eval(symbols)?.checked_add(grain - 1)?.checked_div(grain)
     }
 }
 

@@ -107,7 +107,8 @@ fn launch(bytes: DimExpr, rows: DimExpr, temporaries: &[u16]) -> Launch<()> {
         uniform: false,
     };
     let buffers = temporaries.iter().map(buffer).collect();
-    let space = Space { rows, cols: DimExpr::constant(1), grain: 1, each: DimExpr::constant(1) };
+    let space =
+        Space { rows, cols: DimExpr::constant(1), grain: 1, grain_min: 1, each: DimExpr::constant(1) };
     let spec = LaunchSpec { buffers, bytes, ..LaunchSpec::new("k", IndexWidth::Bits32, space) };
     Launch { code: (), spec }
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use rustc_hash::FxHashSet;
 
 use super::body::{Addressing, Body, Level, Place};
-use super::items::{Items, scheduled};
+use super::items::{Grain, Items, scheduled};
 use super::space::{SpaceDim, footprint};
 use super::staged_buffer::StagedBuffer;
 use super::{Scheduled, Work};
@@ -57,7 +57,7 @@ fn written(
     let mut lines = LineIndex::new(&mut body, row);
     let repeated = repeat(&mut body, &mut lines, (zero, most), !apart.is_empty());
 
-    let items = Items::of(&mut body, &len, cpu::COLLAPSED_GRAIN);
+    let items = Items::of(&mut body, &len, Grain::Const(cpu::COLLAPSED_GRAIN));
     let Items { row: of, element, col, len: count, .. } = items;
     let first = body.divide(Level::Item, col, row);
     let mut coordinates = body.decode_dims(of, outer.len());

@@ -191,7 +191,7 @@ impl ColumnSpace {
         interleave.filter(|interleave| interleave.dim == self.rows - 1)
     }
 
-    fn iteration_space(&self, grain: u32) -> Space {
+    fn iteration_space(&self, (grain_min, grain): (u32, u32)) -> Space {
         let product = |dims: &[SpaceDim]| DimExpr::product(dims.iter().map(|dim| &dim.extent));
         let (rows, cols) = (product(&self.dims[..self.rows - 1]), self.minor().extent.clone());
         let along = |(i, dim): (usize, &SpaceDim)| match &self.part {
@@ -199,7 +199,7 @@ impl ColumnSpace {
             Some(_) | None => dim.extent.clone(),
         };
         let each: Vec<DimExpr> = self.cols().iter().enumerate().map(along).collect();
-        Space { rows, cols, grain, each: DimExpr::product(&each) }
+        Space { rows, cols, grain, grain_min, each: DimExpr::product(&each) }
     }
 }
 
@@ -356,7 +356,7 @@ fn on_gpu(
     let (inside, _) = body.take();
     let kind = LoopKind::Grid;
     body.push(Stmt::Loop { var: element, kind, start, end, step, carried: vec![], body: inside });
-    scheduled(body, when, space.iteration_space(lanes.into()), 0)
+    scheduled(body, when, space.iteration_space((lanes.into(), lanes.into())), 0)
 }
 
 /// Makes the values of rows that these of elements are made of, before the loop over those.

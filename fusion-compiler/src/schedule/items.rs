@@ -6,7 +6,7 @@ use super::space::SpaceDim;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::Access;
-use crate::ir::kernel::{Lanes, LoopKind, Stmt, Type, Value};
+use crate::ir::kernel::{Builtin, Lanes, LoopKind, Stmt, Type, Value};
 use crate::ir::op::Op;
 use crate::ir::plan::{Condition, Footprint, Space};
 
@@ -27,12 +27,26 @@ pub(super) struct Items {
     pub(super) len: Value,
 }
 
+/// Elements of an item that does not end its row.
+#[derive(Clone, Copy)]
+pub(super) enum Grain {
+    Const(u32),
+    /// The launch chooses the number.
+    AtLaunch,
+}
+
 impl Items {
     /// Computes the item at hand of rows of this extent. An item has `grain` elements, the last of a row fewer.
-    pub(super) fn of(body: &mut Body<'_>, extent: &DimExpr, grain: u32) -> Items {
+    pub(super) fn of(body: &mut Body<'_>, extent: &DimExpr, grain: Grain) -> Items {
         let cols = body.extent(extent);
         let mut top = body.top();
-        let (grain, up) = (top.index(i64::from(grain)), top.index(i64::from(grain) - 1));
+        let (grain, up) = match grain {
+            Grain::Const(grain) => (top.index(i64::from(grain)), top.index(i64::from(grain) - 1)),
+            Grain::AtLaunch => {
+                let (grain, one) = (top.builtin(Builtin::Grain), top.index(1));
+                (grain, top.apply(Op::Sub, &[grain, one]))
+            }
+        };
         let padded = top.apply(Op::Add, &[cols, up]);
         let blocks = top.apply(Op::IntDiv, &[padded, grain]);
         let item = top.declare(INDEX);
@@ -60,7 +74,8 @@ impl Items {
 pub(super) fn scheduled(dims: &[SpaceDim], body: Body<'_>, when: Vec<Condition>, grain: u32) -> Scheduled {
     let (outer, inner) = dims.split_at(dims.len() - 1);
     let rows = DimExpr::product(outer.iter().map(|dim| &dim.extent));
-    let space = Space { rows, cols: inner[0].extent.clone(), grain, each: DimExpr::constant(1) };
+    let space =
+        Space { rows, cols: inner[0].extent.clone(), grain, grain_min: grain, each: DimExpr::constant(1) };
     let (kernel, buffers) = body.finish();
     for buffer in &buffers {
         let linear = matches!(buffer.footprint, Footprint::Linear(_));

@@ -8,7 +8,7 @@
 use super::body::{Addressing, Body, Place, is_windowed};
 use super::coalesce_transposed::{Across, across};
 use super::collapse_loops::line;
-use super::items::{Items, scheduled};
+use super::items::{Grain, Items, scheduled};
 use super::space::{SpaceDim, bytes, dims, lanes, width_conditions, widths};
 use super::{Scheduled, Work};
 use crate::ir::dim::DimExpr;
@@ -149,7 +149,7 @@ fn elements(body: &mut Body<'_>, element: Value, lanes: u8) -> Vec<Stmt> {
 /// The kernel of the CPU over these dims, whose items are runs of at most `grain` elements.
 pub(super) fn on_cpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], grain: u32) -> Scheduled {
     let mut body = Body::new(work, facts, dims, work.name.into(), (IndexWidth::Bits64, Addressing::Whole));
-    let items = Items::of(&mut body, &dims[dims.len() - 1].extent, grain);
+    let items = Items::of(&mut body, &dims[dims.len() - 1].extent, Grain::Const(grain));
     let Items { row, element, col, len, .. } = items;
     let mut coordinates = body.decode_outer(row);
     coordinates.push(col);

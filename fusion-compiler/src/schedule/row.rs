@@ -464,7 +464,7 @@ fn written_last(work: &Work<'_>, space: &RowSpace, id: NodeId) -> Option<BufferI
 
 fn scheduled(space: &RowSpace, body: Body<'_>, when: Vec<Condition>) -> Scheduled {
     let (rows, cols) = (product(&space.dims[..space.rows]), DimExpr::constant(1));
-    let launched = Space { rows, cols, grain: 1, each: space.each() };
+    let launched = Space { rows, cols, grain: 1, grain_min: 1, each: space.each() };
     let (kernel, buffers) = body.finish();
     for buffer in &buffers {
         let known = matches!(buffer.footprint, Footprint::Linear(_) | Footprint::Strided { .. });

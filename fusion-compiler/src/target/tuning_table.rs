@@ -86,11 +86,15 @@ pub mod cpu {
     ///
     /// Unmeasured.
     pub const COLUMN_PART_STEPS: i64 = 256;
-    /// Number of column-major rows that a thread reduces together. Their partial results stay in the first
-    /// cache.
+    /// Largest number of column-major rows that a thread reduces together. Their partial results fit in the
+    /// first cache, and each read is a long run.
     ///
     /// Measured: `benches/tuning/amd-epyc.tsv`.
-    pub const COLUMN_GRAIN: u32 = 512;
+    pub const COLUMN_GRAIN: u32 = 4096;
+    /// Smallest number of column-major rows that a thread reduces together, if other threads have none.
+    ///
+    /// Unmeasured.
+    pub const COLUMN_GRAIN_MIN: u32 = 512;
     /// Terms of each column-major row that are combined between a load of its partial result and the store.
     ///
     /// Measured: `benches/tuning/amd-epyc.tsv`.
@@ -99,7 +103,7 @@ pub mod cpu {
     /// statements, the partial result takes no time.
     ///
     /// Measured: `benches/tuning/amd-epyc.tsv`.
-    pub const COLUMN_STATEMENTS_MAX: usize = 12;
+    pub const COLUMN_STATEMENTS_MAX: usize = 24;
     /// Elements of an item of collapsed loops. With those of a row they are few enough that a lane finds
     /// its row by an `f32`.
     ///

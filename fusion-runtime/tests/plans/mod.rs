@@ -129,7 +129,7 @@ pub(crate) static RELU: Plan = Plan {
                         buffer(Slot::Output(0), Access::Write, Footprint::Linear(ONE))
                     ],
                     [UniformArg::Extent(N)],
-                    Space { rows: ONE, cols: N, grain: 1024, each: ONE }
+                    Space { rows: ONE, cols: N, grain: 1024, grain_min: 1024, each: ONE }
                 )]),
             }]),
         }]),
@@ -184,7 +184,7 @@ pub(crate) static AXPY: Plan = Plan {
                         buffer(Slot::Param(1), Access::Read, Footprint::Linear(ONE))
                     ],
                     [UniformArg::Scalar(2)],
-                    Space { rows: ONE, cols: N, grain: 256, each: ONE }
+                    Space { rows: ONE, cols: N, grain: 256, grain_min: 256, each: ONE }
                 )]),
             }]),
         }]),
@@ -275,7 +275,7 @@ const DOUBLE: Launch<Code> = launch!(
         buffer(Slot::Output(1), Access::Write, Footprint::Linear(ONE))
     ],
     [],
-    Space { rows: ONE, cols: D, grain: 7, each: ONE }
+    Space { rows: ONE, cols: D, grain: 7, grain_min: 7, each: ONE }
 );
 
 #[inline(always)]
@@ -298,7 +298,7 @@ const ADD: Launch<Code> = launch!(
         buffer(Slot::Output(0), Access::Write, Footprint::Linear(ONE))
     ],
     [UniformArg::Extent(D)],
-    Space { rows: N, cols: D, grain: 8, each: ONE }
+    Space { rows: N, cols: D, grain: 8, grain_min: 8, each: ONE }
 );
 
 #[inline(always)]

@@ -40,6 +40,8 @@ pub enum Builtin {
     GridId,
     /// Number of threads in the launch; GPUs only, formed by `legalize`.
     GridSize,
+    /// Elements of an item that does not end its row; the CPU only.
+    Grain,
     /// First item of this thread; the CPU only, formed by `legalize`.
     RangeStart,
     /// One past the last item of this thread; the CPU only, formed by `legalize`.
@@ -67,6 +69,7 @@ impl Builtin {
             Builtin::HasRest => "has rest",
             Builtin::GridId => "grid id",
             Builtin::GridSize => "grid size",
+            Builtin::Grain => "grain",
             Builtin::RangeStart => "range start",
             Builtin::RangeEnd => "range end",
         }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::super::body::{Addressing, Body, Level, Place};
-use super::super::items::Items;
+use super::super::items::{Grain, Items};
 use super::super::passes::{Accumulator, Monoid, Pass, PassCount, Sums, finished, identity, passes};
 use super::super::row_loop::INDEX;
 use super::super::staged_buffer::StagedBuffer;
@@ -27,7 +27,7 @@ pub(super) fn on_cpu(work: &Work<'_>, facts: &TargetFacts, space: &ColumnSpace) 
         Body::new(work, facts, &space.dims, work.name.into(), (IndexWidth::Bits64, Addressing::Whole));
     body.run_along(space.rows - 1);
     let zero = body.top().index(0);
-    let items = Items::of(&mut body, &space.minor().extent, cpu::COLUMN_GRAIN);
+    let items = Items::of(&mut body, &space.minor().extent, Grain::AtLaunch);
     let Items { item, row, col: first, len, .. } = items;
     let mut rows = body.decode_dims(row, space.rows - 1);
     rows.push(first);
@@ -56,7 +56,8 @@ pub(super) fn on_cpu(work: &Work<'_>, facts: &TargetFacts, space: &ColumnSpace) 
     }
     let (inside, _) = body.take();
     items.distribute(&mut body, inside);
-    scheduled(body, vec![], space.iteration_space(cpu::COLUMN_GRAIN), i64::from(cpu::COLUMN_GRAIN))
+    let grain = (cpu::COLUMN_GRAIN_MIN, cpu::COLUMN_GRAIN);
+    scheduled(body, vec![], space.iteration_space(grain), cpu::COLUMN_GRAIN.into())
 }
 
 /// Neighbouring rows that a thread of the CPU goes through together.
@@ -117,7 +118,7 @@ impl RowBlock<'_> {
         for number in 0..count {
             let mut coordinates = [self.row.coordinates.as_slice(), vars].concat();
             if let Some(last) = coordinates.last_mut().filter(|_| number > 0) {
-                let ahead = body.top().index(number);
+                let ahead = self.ahead(body, number);
                 *last = body.inner().apply(Op::Add, &[*last, ahead]);
             }
             terms.push(pass.terms_at(self.work, body, &Place { coordinates, ..self.row }));
@@ -137,9 +138,8 @@ impl RowBlock<'_> {
         let last = &self.space.dims[self.space.dims.len() - 1].extent;
         // What is written is one run, in which each element is read at one place.
         let is_written = self.work.operands.iter().any(|operand| operand.access == Access::ReadWrite);
-        let is_interleaved = self.space.part.as_ref().is_some_and(|part| part.interleave.is_some());
         let are_many = last.as_const().is_none_or(|count| count >= 2 * cpu::COLUMN_TERMS);
-        of_one.len() <= cpu::COLUMN_STATEMENTS_MAX && !is_written && !is_interleaved && are_many
+        of_one.len() <= cpu::COLUMN_STATEMENTS_MAX && !is_written && are_many
     }
 
     /// Gives the results to the loop that stores them.
@@ -214,7 +214,7 @@ impl RowBlock<'_> {
             if let Some((var, inside)) = at_once.take() {
                 let inside = vec![Stmt::Vector { len: self.len, body: inside, folds: vec![] }];
                 let end = self.whole(body, dim);
-                let step = body.top().index(cpu::COLUMN_TERMS);
+                let step = self.ahead(body, cpu::COLUMN_TERMS);
                 loops.push(Steps { var, step, end, ..steps }.pass(vec![], inside));
                 steps.start = end;
             }
@@ -224,25 +224,43 @@ impl RowBlock<'_> {
         stmts
     }
 
+    /// Returns the distance of so many elements that a thread goes through, along the innermost dim.
+    fn ahead(&self, body: &mut Body<'_>, elements: i64) -> Value {
+        let elements = body.top().index(elements);
+        match self.interleaved(self.space.dims.len() - 1) {
+            Some(part) => body.item().apply(Op::Mul, &[part.step, elements]),
+            None => elements,
+        }
+    }
+
+    /// Returns the part along a dim, if its steps are of several coordinates.
+    fn interleaved(&self, dim: usize) -> Option<&PartSteps> {
+        self.part.as_ref().filter(|part| part.along == dim && part.count.is_some())
+    }
+
     /// Past the last elements along a dim of which there are as many as are taken at once.
     fn whole(&self, body: &mut Body<'_>, dim: usize) -> Value {
         let extent = &self.space.dims[dim].extent;
-        match (self.part.as_ref().filter(|part| part.along == dim), extent.as_const()) {
-            (None, Some(count)) => body.top().index(count - count % cpu::COLUMN_TERMS),
-            (part, _) => {
-                let (count, end) = match part {
-                    Some(part) => (part.pass.len, part.end),
-                    None => {
-                        let count = body.extent(extent);
-                        (count, count)
-                    }
-                };
-                let most = body.top().index(cpu::COLUMN_TERMS - 1);
-                let mut b = body.item();
-                let over = b.apply(Op::And, &[count, most]);
-                b.apply(Op::Sub, &[end, over])
-            }
+        let part = self.part.as_ref().filter(|part| part.along == dim);
+        if let (None, Some(count)) = (part, extent.as_const()) {
+            return body.top().index(count - count % cpu::COLUMN_TERMS);
         }
+        let (count, end) = match part {
+            Some(part) => (part.pass.len, part.pass.end),
+            None => {
+                let count = body.extent(extent);
+                (count, count)
+            }
+        };
+        let over = if self.interleaved(dim).is_some() {
+            // All parts have the steps before the last that only some have.
+            let step = self.ahead(body, cpu::COLUMN_TERMS);
+            body.item().apply(Op::IntRem, &[count, step])
+        } else {
+            let most = body.top().index(cpu::COLUMN_TERMS - 1);
+            body.item().apply(Op::And, &[count, most])
+        };
+        body.item().apply(Op::Sub, &[end, over])
     }
 
     /// How many rows there are in a step: of parts that take turns, those that have one more.

@@ -261,6 +261,7 @@ impl<'w> Tiled<'w> {
             rows: product(batch) * down * across,
             cols: DimExpr::constant(1),
             grain: 1,
+            grain_min: 1,
             each: DimExpr::constant(i64::from(rows) * i64::from(cols)),
         };
         Scheduled::new(when, (kernel, buffers), space)

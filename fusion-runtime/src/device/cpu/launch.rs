@@ -277,6 +277,7 @@ impl<'a> PreparedLaunch<'a> {
         // `own` are within their buffers (`to <= elements`), and disjoint from the windows of other items. The
         // executor lets no other argument overlap a written one. A tile has the elements of these items.
         let mut args = unsafe { CpuArgs::new((first, end), &mut buffers, &self.uniforms, rows) }
+            .with_grain(self.items.grain)
             .prefetching(self.prefetcher);
         match self.program {
             // SAFETY: `launch` chose a function whose instructions this processor has.
@@ -318,7 +319,9 @@ impl Items {
     fn new(space: &Space, symbols: &[i64]) -> Option<Items> {
         let rows = usize::try_from(space.rows.eval(symbols)?).ok()?;
         let cols = usize::try_from(space.cols.eval(symbols)?).ok()?;
-        let grain = usize::try_from(space.grain).ok().filter(|&grain| grain > 0)?;
+        let number = |grain: u32| usize::try_from(grain).ok().filter(|&grain| grain > 0);
+        let (most, least) = (number(space.grain)?, number(space.grain_min)?);
+        let grain = if least < most { grain(rows, cols, (least, most)) } else { most };
         let per_row = cols.div_ceil(grain);
         Some(Items {
             cols,
@@ -356,6 +359,17 @@ impl Items {
     }
 }
 
+/// Items of one row begin at multiples of so many elements, which are whole vectors and cache lines.
+const ITEM_LANES: usize = 64;
+
+/// Returns the elements of an item such that each thread has one, if `least` elements are enough.
+///
+/// Longer items read memory in longer runs.
+fn grain(rows: usize, cols: usize, (least, most): (usize, usize)) -> usize {
+    let per_row = rayon::current_num_threads().div_ceil(rows.max(1));
+    cols.div_ceil(per_row).next_multiple_of(ITEM_LANES).clamp(least, most)
+}
+
 fn resolve(uniform: &UniformArg, call: &Call<'_>) -> Option<CpuUniform> {
     match uniform {
         UniformArg::Extent(extent) => {
@@ -381,7 +395,8 @@ mod tests {
 
     fn items(rows: i64, cols: i64, grain: u32, each: i64) -> Items {
         let number = DimExpr::constant;
-        let space = Space { rows: number(rows), cols: number(cols), grain, each: number(each) };
+        let (rows, cols, each) = (number(rows), number(cols), number(each));
+        let space = Space { rows, cols, grain, grain_min: grain, each };
         Items::new(&space, &[]).expect("the extents have values")
     }
 

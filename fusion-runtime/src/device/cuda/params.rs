@@ -133,7 +133,7 @@ mod tests {
 
     fn launch(index: IndexWidth, uniforms: Vec<UniformArg>) -> Launch {
         let one = DimExpr::constant(1);
-        let space = Space { rows: one.clone(), cols: one.clone(), grain: 1, each: one };
+        let space = Space { rows: one.clone(), cols: one.clone(), grain: 1, grain_min: 1, each: one };
         let spec = LaunchSpec { uniforms: uniforms.into(), ..LaunchSpec::new("k", index, space) };
         Launch { code: Code::Ptx("".into()), spec }
     }

@@ -72,7 +72,8 @@ fn gpu() -> Option<Device> {
 
 fn launch(text: &'static str, elements: i64) -> Launch {
     let one = DimExpr::constant(1);
-    let space = Space { rows: one.clone(), cols: DimExpr::constant(elements), grain: 1, each: one };
+    let space =
+        Space { rows: one.clone(), cols: DimExpr::constant(elements), grain: 1, grain_min: 1, each: one };
     let uniforms = vec![UniformArg::Scalar(1), UniformArg::Start, UniformArg::End].into();
     let spec = LaunchSpec { uniforms, ..LaunchSpec::new("scale", IndexWidth::Bits32, space) };
     Launch { code: Code::Ptx(text.into()), spec }

@@ -133,7 +133,7 @@ fn kernel(
     uniforms: Vec<UniformArg>,
 ) -> Launch {
     let (one, grain) = (DimExpr::constant(1), if text == RELU { 4 } else { 1 });
-    let space = Space { rows: one.clone(), cols: DimExpr::sym(0), grain, each: one };
+    let space = Space { rows: one.clone(), cols: DimExpr::sym(0), grain, grain_min: grain, each: one };
     let spec = LaunchSpec::new(name, IndexWidth::Bits32, space);
     let spec = LaunchSpec { buffers: buffers.into(), uniforms: uniforms.into(), ..spec };
     Launch { code: Code::Wgsl(text.into()), spec }
