@@ -5,7 +5,7 @@ mod devices;
 
 use devices::{exact_devices, on_devices};
 use fusion::prelude::*;
-use fusion::{bf16, f16};
+use fusion::{Report, bf16, f16};
 
 fuse! {
     pub(crate) fn product(x: f32[M, K], w: f32[N, K]) -> f32[M, N] { matmul(x, w, K) }
@@ -72,6 +72,23 @@ fuse! {
     pub(crate) fn computed(x: f32[M, K], s: f32[M], w: f32[N, K], z: f32[N]) -> f32[M, N] {
         matmul((x - 1.0) / s, w + z, K)
     }
+    pub(crate) fn dequantized(x: f32[M, K], q: i8[K, N], z: f32[N], s: f32[K]) -> f32[M, N] {
+        matmul(x, (q as f32 - z) * s, K)
+    }
+    pub(crate) fn both(x: f32[B, M, K], w: f32[B, K, N], z: f32[N]) -> f32[B, M, N] {
+        matmul(x * 2.0 + 1.0, relu(w - z), K)
+    }
+    pub(crate) fn by_rows(x: f32[K, M], z: f32[M], w: f32[K, N]) -> f32[M, N] { matmul(relu(x + z), w, K) }
+    pub(crate) fn dear(x: f32[M, K], w: f32[N, K]) -> f32[M, N] { matmul(tanh(x), exp(w), K) }
+    pub(crate) fn two_axes(x: f32[M, J, K], w: f32[K, J, N]) -> f32[M, N] {
+        matmul(abs(x - 0.5), relu(w + 0.5), (J, K))
+    }
+    pub(crate) fn two_columns(x: f32[M, K], w: f32[K, P, Q], b: f32[Q]) -> f32[M, P, Q] {
+        matmul(x, relu(w - b), K)
+    }
+    pub(crate) fn outer(x: f32[M], y: f32[K], w: f32[N, K]) -> f32[M, N] { matmul(abs(x + y), w, K) }
+    pub(crate) fn doubles(x: f64[M, K], w: f64[K, N]) -> f64[M, N] { matmul(abs(x), abs(w), K) }
+    pub(crate) fn integers(x: i32[M, K], w: i16[K, N]) -> i32[M, N] { matmul(x - 1, w as i32 * 3, K) }
     pub(crate) fn sliced(x: f32[M, D], w: f32[E, N]) -> f32[M, N] {
         matmul(slice(x, D -> K, 1..), slice(w, E -> K, 2..), K)
     }
@@ -246,6 +263,97 @@ fn computed_factors_end_with_their_extents() {
         }
         Ok(())
     });
+}
+
+/// Extents for which boxes of the CPU share packed columns: two blocks of the depth, and two strips.
+const SHARED: [(usize, usize, usize); 2] = [(97, 260, 20), (97, 9, 514)];
+
+/// Factors of few operations are computed block by block, in rows of the depth or of columns; others are stored.
+#[test]
+fn factors_are_computed_in_any_layout() {
+    on_devices(|device| {
+        let is_cpu = *device == Device::cpu();
+        for (m, k, n) in SIZES.into_iter().chain(SHARED.into_iter().filter(|_| is_cpu)) {
+            let what = |name: &str| format!("{device} {name} {k}");
+            let (x, w, y) = (Numbers::new(m, &[m, k]), Numbers::new(n, &[k, n]), Numbers::new(6, &[k, m]));
+            let (z, s, u) = (Numbers::new(4, &[n]), Numbers::new(5, &[k]), Numbers::new(7, &[m]));
+            let (on_x, on_w, on_z) = (x.on(device)?, w.on(device)?, z.on(device)?);
+            let q: Vec<i8> = w.elements.iter().map(|w| (w * 127.0) as i8).collect();
+            let made = dequantized(&on_x, &Tensor::from_slice(device, &q, [k, n])?, &on_z, &s.on(device)?)?;
+            let right = |l: usize, j: usize| (f64::from(q[l * n + j]) - z.at(&[j])) * s.at(&[l]);
+            let terms = |i: &[usize]| (0..k).map(|l| x.at(&[i[0], l]) * right(l, i[1])).collect();
+            check(&what("dequantized"), &made, terms, same)?;
+
+            let made = by_rows(&y.on(device)?, &u.on(device)?, &on_w)?;
+            let left = |l: usize, i: usize| (y.at(&[l, i]) + u.at(&[i])).max(0.0);
+            let terms = |i: &[usize]| (0..k).map(|l| left(l, i[0]) * w.at(&[l, i[1]])).collect();
+            check(&what("by rows"), &made, terms, same)?;
+
+            let v = Numbers::new(8, &[n, k]);
+            let made = dear(&on_x, &v.on(device)?)?;
+            let term = |i: usize, j: usize, l: usize| x.at(&[i, l]).tanh() * v.at(&[j, l]).exp();
+            check(&what("dear"), &made, |i| (0..k).map(|l| term(i[0], i[1], l)).collect(), same)?;
+
+            let made = outer(&u.on(device)?, &s.on(device)?, &v.on(device)?)?;
+            let left = |i: usize, l: usize| (u.at(&[i]) + s.at(&[l])).abs();
+            let terms = |i: &[usize]| (0..k).map(|l| left(i[0], l) * v.at(&[i[1], l])).collect();
+            check(&what("outer"), &made, terms, same)?;
+
+            let (x, w) = (Numbers::new(m, &[2, m, k]), Numbers::new(n, &[2, k, n]));
+            let made = both(&x.on(device)?, &w.on(device)?, &on_z)?;
+            let left = |b, i, l| x.at(&[b, i, l]) * 2.0 + 1.0;
+            let right = |b, l, j| (w.at(&[b, l, j]) - z.at(&[j])).max(0.0);
+            let term = |i: &[usize], l| left(i[0], i[1], l) * right(i[0], l, i[2]);
+            check(&what("both"), &made, |i| (0..k).map(|l| term(i, l)).collect(), same)?;
+
+            let (x, w) = (Numbers::new(m, &[m, 2, k]), Numbers::new(n, &[k, 2, n]));
+            let made = two_axes(&x.on(device)?, &w.on(device)?)?;
+            let left = |i, j, l| (x.at(&[i, j, l]) - 0.5).abs();
+            let right = |l, j, c| (w.at(&[l, j, c]) + 0.5).max(0.0);
+            let term = |i: &[usize], l: usize| left(i[0], l % 2, l / 2) * right(l / 2, l % 2, i[1]);
+            check(&what("two axes"), &made, |i| (0..2 * k).map(|l| term(i, l)).collect(), same)?;
+
+            let (x, w) = (Numbers::new(m, &[m, k]), Numbers::new(n, &[k, 3, n]));
+            let made = two_columns(&x.on(device)?, &w.on(device)?, &on_z)?;
+            let right = |l, p, j| (w.at(&[l, p, j]) - z.at(&[j])).max(0.0);
+            let terms = |i: &[usize]| (0..k).map(|l| x.at(&[i[0], l]) * right(l, i[1], i[2])).collect();
+            check(&what("two columns"), &made, terms, same)?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn factors_of_integers_and_doubles_are_computed() {
+    let device = &Device::cpu();
+    for (m, k, n) in SIZES.into_iter().chain(SHARED) {
+        let whole = |of: usize, count| (0..count).map(move |i| (i * of % 23) as i32 - 9).collect::<Vec<_>>();
+        let (x, w) = (whole(7, m * k), whole(5, k * n));
+        let narrow: Vec<i16> = w.iter().map(|&w| w as i16).collect();
+        let (on_x, on_w) =
+            (Tensor::from_slice(device, &x, [m, k]), Tensor::from_slice(device, &narrow, [k, n]));
+        let made = integers(&on_x.unwrap(), &on_w.unwrap()).unwrap().to_vec().unwrap();
+        let [x, w] = [x, w].map(|of| of.into_iter().map(f64::from).collect::<Vec<_>>());
+        let (on_x, on_w) = (Tensor::from_slice(device, &x, [m, k]), Tensor::from_slice(device, &w, [k, n]));
+        let exact = doubles(&on_x.unwrap(), &on_w.unwrap()).unwrap().to_vec().unwrap();
+        for (at, (&made, exact)) in made.iter().zip(exact).enumerate() {
+            let pairs = || (0..k).map(|l| (x[at / n * k + l], w[l * n + at % n]));
+            assert_eq!(f64::from(made), pairs().map(|(x, w)| (x - 1.0) * (w * 3.0)).sum::<f64>(), "{k} {at}");
+            assert_eq!(exact, pairs().map(|(x, w)| x.abs() * w.abs()).sum::<f64>(), "{k} {at}");
+        }
+    }
+}
+
+#[test]
+fn factors_of_few_operations_are_never_stored() {
+    let has = |report: Report, what: &str| {
+        let text = report.to_string();
+        assert!(text.contains(what), "{what}: {text}");
+    };
+    has(dequantized::report(), "tiles of computed factors");
+    has(both::report(), "tiles of computed factors");
+    has(outer::report(), "tiles of computed factors");
+    has(dear::report(), "tiles|");
 }
 
 #[test]

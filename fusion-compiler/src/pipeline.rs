@@ -392,7 +392,7 @@ fn launch(
     let options = PassOptions { math, dialect: dialect(target), subgroups };
     let kernel = simplified(scheduled.kernel.clone(), options);
     let bytes = bytes(&kernel, &scheduled);
-    let Scheduled { buffers, space, row_memory, cluster, contraction, .. } = scheduled;
+    let Scheduled { buffers, space, row_memory, cluster, contraction, of_blocks, .. } = scheduled;
     let trips = match target {
         Target::Wgsl => cost::trips::trips(&kernel),
         Target::Ptx | Target::Cpu => None,
@@ -405,7 +405,8 @@ fn launch(
     let (team, buffers) = (kernel.threads.team, buffers.into());
     // The dialect may ask for one more uniform, so the list of uniforms is known only with the code.
     let spec = LaunchSpec::new(kernel.name.clone(), kernel.index, space);
-    let spec = LaunchSpec { buffers, team, row_memory, bytes, trips, prologue, cluster, contraction, ..spec };
+    let spec = LaunchSpec { buffers, team, row_memory, bytes, trips, prologue, cluster, ..spec };
+    let spec = LaunchSpec { contraction, of_blocks, ..spec };
     Launch { code: Arc::new(kernel), spec }
 }
 

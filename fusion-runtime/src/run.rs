@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 pub use crate::arg::Arg;
 use crate::bind::{Bound, argument, bind, tensor};
-use crate::device::{Call, Device, Memory, Region};
+use crate::device::{Call, Device, Memory, Producer, Region};
 use crate::error::{Error, Result};
 use crate::kernel::{Code, Launch, Plan, StaticPlan};
 use crate::report::not_compiled;
@@ -235,8 +235,9 @@ fn run_steps(program: &Program<Code>, state: &CallState<'_>) -> Result<()> {
                 allocate_all(launch, state, &program.temporaries, &mut temps)?;
             }
         }
-        for launch in chosen(step, state)?.launches.iter() {
-            run_launch(launch, state, &temps)?;
+        let launches = &chosen(step, state)?.launches;
+        for launch in launches.iter().filter(|launch| !launch.of_blocks) {
+            run_launch((launch, launches), state, &temps)?;
         }
         temps.retain(|temp| usize::from(program.temporaries[usize::from(temp.number)].last) != number);
     }
@@ -258,7 +259,8 @@ fn chosen<'p>(step: &'p Step<Code>, state: &CallState<'_>) -> Result<&'p Variant
     chosen.ok_or_else(|| argument(state.plan, String::from("no variant of a step fits its extents")))
 }
 
-fn run_launch(launch: &Launch, state: &CallState<'_>, temps: &Temps) -> Result<()> {
+/// Runs one of the launches of a variant.
+fn run_launch((launch, all): (&Launch, &[Launch]), state: &CallState<'_>, temps: &Temps) -> Result<()> {
     if is_empty(launch, state)? {
         return Ok(());
     }
@@ -271,8 +273,15 @@ fn run_launch(launch: &Launch, state: &CallState<'_>, temps: &Temps) -> Result<(
     if written.all(|(_, region)| region.len == 0) {
         return Ok(());
     }
-    let call = Call { symbols: &state.bound.symbols, scalars: &state.bound.scalars, buffers: &buffers };
-    state.bound.device.0.launch(launch, &call)
+    let mut producers: SmallVec<[Producer<'_>; 2]> = SmallVec::new();
+    for (number, producer) in all.iter().enumerate() {
+        if launch.contraction.as_ref().is_some_and(|of| of.blocks_of(number).is_some()) {
+            let buffers = producer.buffers.iter().map(|buffer| state.region(buffer.slot, temps));
+            producers.push(Producer { number, launch: producer, buffers: buffers.collect::<Result<_>>()? });
+        }
+    }
+    let (symbols, scalars) = (&state.bound.symbols, &state.bound.scalars);
+    state.bound.device.0.launch(launch, &Call { symbols, scalars, buffers: &buffers, producers: &producers })
 }
 
 /// Returns true if the space of a launch is empty.

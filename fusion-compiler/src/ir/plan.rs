@@ -26,7 +26,7 @@ pub use super::graph::{ConcatDim, Use};
 use super::kernel::IndexWidth;
 pub use super::kernel::UniformArg;
 pub use condition::{Condition, Limits};
-pub use contraction::{Contraction, TileAxis};
+pub use contraction::{Blocks, Contraction, DEPTH, Factor, TileAxis};
 pub use summary::{Array, ArrayKind, Boundary, GroupSummary, Summary, Traffic, VariantSummary};
 
 /// A list that a `static` can contain.
@@ -300,6 +300,13 @@ pub struct Launch<C: Clone + 'static> {
     pub spec: LaunchSpec,
 }
 
+impl<C: Clone> Variant<C> {
+    /// Returns the number of launches that run by themselves.
+    pub fn launch_count(&self) -> usize {
+        self.launches.iter().filter(|launch| !launch.of_blocks).count()
+    }
+}
+
 impl<C: Clone> Deref for Launch<C> {
     type Target = LaunchSpec;
 
@@ -352,6 +359,9 @@ pub struct LaunchSpec {
     pub prologue: bool,
     /// Contraction whose tiles the kernel finishes, if any. The CPU only.
     pub contraction: Option<Contraction>,
+    /// True if the launch does not run by itself: the driver of a contraction runs the kernel for blocks of an
+    /// operand. The CPU only.
+    pub of_blocks: bool,
 }
 
 impl LaunchSpec {
@@ -370,6 +380,7 @@ impl LaunchSpec {
             trips: DimExpr::constant(0),
             prologue: false,
             contraction: None,
+            of_blocks: false,
         }
     }
 }

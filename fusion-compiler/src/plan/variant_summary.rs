@@ -4,12 +4,12 @@
 
 use crate::ir::graph::Access;
 use crate::ir::kernel::{Buffer, IndexWidth, Lanes, Type};
-use crate::ir::plan::{BufferArg, Condition, Footprint, Slot, Target, Text, VariantSummary};
+use crate::ir::plan::{BufferArg, Condition, Factor, Footprint, Slot, Target, Text, VariantSummary};
 use crate::schedule::Scheduled;
 
 /// Properties in which variants differ.
 struct Traits {
-    /// Number of kernels.
+    /// Number of kernels that run by themselves.
     launches: usize,
     /// Number of lanes of the widest value.
     lanes: u8,
@@ -62,7 +62,7 @@ fn traits(launches: &[Scheduled]) -> Traits {
     let windows = |buffer: &BufferArg| matches!(buffer.footprint, Footprint::Windows(_));
     let kernels = || launches.iter().map(|launch| &launch.kernel);
     Traits {
-        launches: launches.len(),
+        launches: launches.iter().filter(|launch| !launch.of_blocks).count(),
         lanes: kernels().flat_map(|kernel| &kernel.types).map(lanes).max().unwrap_or(1),
         threads: kernels().map(|kernel| kernel.threads.per_row()).max().unwrap_or(1),
         cluster: kernels().any(|kernel| kernel.threads.cluster),
@@ -89,6 +89,9 @@ fn tiles(launch: &Scheduled) -> Option<String> {
             .max_by_key(|(rows, cols)| u32::from(*rows) * u32::from(*cols))
     };
     match &launch.contraction {
+        Some(of) if [of.left, of.right].iter().any(|factor| matches!(factor, Factor::Blocks(_))) => {
+            Some("tiles of computed factors".into())
+        }
         Some(_) => Some("tiles".into()),
         None => of_team().map(|(rows, cols)| format!("tiles of {rows} × {cols}")),
     }

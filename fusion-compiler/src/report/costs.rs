@@ -57,7 +57,7 @@ impl Report {
             let lives = |one: &Temporary| (one.first..=one.last).contains(&(step as u16));
             let alive = used.iter().filter_map(|&i| temporaries.get(i)).filter(|one| lives(one));
             Cost {
-                launches: launches.len(),
+                launches: launches.iter().filter(|launch| !launch.of_blocks).count(),
                 launches_max: *launches_max,
                 bytes: sum(launches.iter().map(|launch| launch.bytes.clone())),
                 alive: sum(alive.map(Temporary::bytes)),
@@ -76,14 +76,14 @@ impl Report {
                 launch.space.elements(&extents) != Some(0) && !writes_nothing(launch, &extents)
             };
             let launches: Vec<_> = launches.filter(runs).collect();
-            let count = launches.len();
+            let count = launches.iter().filter(|launch| !launch.of_blocks).count();
             return (launches, count);
         }
         let possible = self.possible(step);
-        let most = possible.iter().map(|variant| variant.launches.len()).max().unwrap_or(0);
+        let most = possible.iter().map(|variant| variant.launch_count()).max().unwrap_or(0);
         let cost = |variant: &&&Variant<()>| {
             let terms = self.terms(&bytes(variant));
-            (variant.launches.len(), terms.map_or(f64::INFINITY, |terms| terms.weight()))
+            (variant.launch_count(), terms.map_or(f64::INFINITY, |terms| terms.weight()))
         };
         let order = |a: &(usize, f64), b: &(usize, f64)| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1));
         let least = possible.iter().min_by(|a, b| order(&cost(a), &cost(b)));
@@ -131,7 +131,7 @@ impl Report {
             let own = used.into_iter().filter_map(|i| temporaries.get(i)).filter(|one| one.first == one.last);
             let (bytes, passed_on) = (bytes(variant), sum(own.map(Temporary::bytes)));
             let key = [&bytes, &passed_on].map(|amount| self.terms(amount));
-            let costs = VariantCosts { launches: variant.launches.len(), bytes, passed_on, when };
+            let costs = VariantCosts { launches: variant.launch_count(), bytes, passed_on, when };
             match variant_costs.last_mut() {
                 Some((last, known)) if last.launches == costs.launches && *known == key => {
                     last.when = costs.when

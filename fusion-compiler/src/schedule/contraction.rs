@@ -2,25 +2,28 @@
 //! that the other has.
 //!
 //! On the CPU, the device's driver computes the products in tiles, and one kernel of elements finishes each
-//! tile. Factors that are computed are stored by kernels of elements before. On GPUs, one kernel computes factors,
-//! products and elements (`tiles.rs`).
+//! tile. Kernels of elements compute factors: few operations when the driver packs a block of the factor, others
+//! before, into memory (`factor.rs`). On GPUs, one kernel computes factors, products and elements (`tiles.rs`).
 
+mod factor;
 mod tiles;
 
 use std::collections::BTreeMap;
 
+use factor::Source;
+
 use super::pointwise::on_cpu;
-use super::space::{dims, dims_along, stride};
+use super::space::{dims_along, stride};
 use super::split_reduction::{Stage, StageKind, memory};
 use super::{Config, Operand, Scheduled, Scratch, Work};
 use crate::fuse::{Group, Load, Store};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, AxisId, AxisSet, Graph, Math, Node, NodeId, NodeKind, Reduce};
-use crate::ir::kernel::{Buffer, BufferId};
+use crate::ir::kernel::BufferId;
 use crate::ir::op::Op;
-use crate::ir::plan::{BufferArg, Condition, Contraction, Footprint, TileAxis};
-use crate::target::{Contractions, TargetFacts, Tiles, Vectors};
+use crate::ir::plan::{Condition, Contraction, TileAxis};
+use crate::target::{Contractions, TargetFacts, Tiles};
 
 /// A sum of products, and the roles of its axes.
 pub struct Product {
@@ -160,44 +163,22 @@ impl Product {
     }
 
     /// Returns the config whose tiles the driver of the device computes, with at most `cols` columns each.
-    /// Factors that are computed are stored before.
     fn by_driver(
         &self,
         work: &Work<'_>,
         facts: &TargetFacts,
         (cols, scratch): (u32, &mut Vec<Scratch>),
     ) -> Option<Config> {
-        if !self.is_readable(work) {
-            return None;
-        }
         let mut config = Config::new();
-        let mut factor = |id: NodeId, name: &str| match self.plain(work, id) {
-            Some(operand) => operand,
-            None => {
-                let (stored, operand) = stored(work, facts, scratch, (id, name));
-                config.push(stored);
-                operand
-            }
-        };
-        let (left, right) = (factor(self.left, "left"), factor(self.right, "right"));
-        config.push(self.finish(work, facts, (cols, scratch), [left, right]));
+        let mut source = |of| self.source(work, facts, (cols, scratch), of, &mut config);
+        let factors = [source((self.left, "left"))?, source((self.right, "right"))?];
+        config.push(self.finish(work, facts, (cols, scratch), factors));
         Some(config)
     }
 
     /// Returns all axes.
     pub fn axes(&self) -> impl Iterator<Item = AxisId> {
         [&self.batch, &self.rows, &self.cols, &self.depth].into_iter().flatten().copied()
-    }
-
-    /// Returns true if both factors are tensors, or can be stored as tensors of no more dims than one that
-    /// they are computed from.
-    fn is_readable(&self, work: &Work<'_>) -> bool {
-        let is_small = |id: NodeId| {
-            let axes = work.graph.node(id).axes;
-            let operand = |buffer: &BufferId| &work.operands[usize::from(buffer.0)];
-            work.loads.values().map(operand).any(|operand| operand.axes.len() >= axes.iter().count())
-        };
-        [self.left, self.right].into_iter().all(|id| self.plain(work, id).is_some() || is_small(id))
     }
 
     /// Returns the conditions under which the products are large enough for tiles.
@@ -209,30 +190,13 @@ impl Product {
         conditions.into_iter().filter(|condition| condition.known() != Some(true)).collect()
     }
 
-    /// Returns the tensor that a factor is, read at its own coordinates and widened at most.
-    fn plain(&self, work: &Work<'_>, id: NodeId) -> Option<Operand> {
-        let node = work.graph.node(id);
-        let load = match node.kind {
-            _ if work.loads.contains_key(&Load::Stored(id)) => Load::Stored(id),
-            NodeKind::Input(param) => Load::Param(param),
-            NodeKind::Cast if work.graph.node(node.args[0]).axes == node.axes => {
-                let narrow = self.plain(work, node.args[0]);
-                return narrow.filter(|operand| widens(operand.dtype, node.dtype));
-            }
-            _ => return None,
-        };
-        let operand = work.operands[usize::from(work.loads[&load].0)].clone();
-        let is_read = operand.access == Access::Read && !operand.moved && operand.dtype != DType::Bool;
-        is_read.then_some(operand)
-    }
-
     /// Returns the kernel that computes the elements of the group from tiles of the sum.
     fn finish(
         &self,
         work: &Work<'_>,
         facts: &TargetFacts,
         (cols, scratch): (u32, &mut Vec<Scratch>),
-        factors: [Operand; 2],
+        factors: [Source; 2],
     ) -> Scheduled {
         let (mut graph, order) = (work.graph.clone(), work.group.order.clone());
         let sum = work.graph.node(self.sum);
@@ -277,7 +241,7 @@ impl Product {
         work: &Work<'_>,
         mut finish: Scheduled,
         (tile, inner): (u16, &[AxisId]),
-        factors: &[Operand; 2],
+        factors: &[Source; 2],
     ) -> Scheduled {
         let graph = work.graph;
         let extent = |axis: &AxisId| &graph.axis(*axis).extent;
@@ -289,8 +253,8 @@ impl Product {
             TileAxis {
                 extent: extent(&axis).clone(),
                 space: if in_rows { DimExpr::product(within.map(extent)) } else { zero() },
-                left: stride(graph, &factors[0], axis).unwrap_or_else(zero),
-                right: stride(graph, &factors[1], axis).unwrap_or_else(zero),
+                left: stride(graph, &factors[0].operand, axis).unwrap_or_else(zero),
+                right: stride(graph, &factors[1].operand, axis).unwrap_or_else(zero),
             }
         };
         // Columns that are none of the space have products of their own.
@@ -301,64 +265,10 @@ impl Product {
             rows: axes(&self.rows),
             cols: axes(inner),
             depth: axes(&self.depth),
-            left: bind(&mut finish, &factors[0]),
-            right: bind(&mut finish, &factors[1]),
+            left: factors[0].bind(&mut finish),
+            right: factors[1].bind(&mut finish),
             tile,
         });
         finish
     }
-}
-
-/// Returns true if the driver reads elements of 8 or 16 bits as numbers of the type that products have.
-fn widens(from: DType, to: DType) -> bool {
-    match to {
-        DType::F32 => matches!(from, DType::F16 | DType::BF16),
-        DType::I32 | DType::U32 => from.is_int() && from.size() < 4,
-        _ => false,
-    }
-}
-
-/// Returns the number of the buffer that an operand of the driver is bound to: one that the kernel reads, too, or
-/// a further one.
-fn bind(finish: &mut Scheduled, operand: &Operand) -> u16 {
-    let &Operand { slot, ref name, dtype, .. } = operand;
-    let is_same = |buffer: &BufferArg| buffer.slot == slot && buffer.access == Access::Read;
-    let known = finish.buffers.iter().position(is_same);
-    let number = known.unwrap_or_else(|| {
-        let (access, footprint, uniform) = (Access::Read, Footprint::Whole, false);
-        finish.kernel.buffers.push(Buffer::new(name, dtype, access));
-        finish.buffers.push(BufferArg { slot, access, dtype, footprint, uniform });
-        finish.buffers.len() - 1
-    });
-    number as u16
-}
-
-/// Returns the kernel that stores a factor, and the memory that the kernel writes.
-fn stored(
-    work: &Work<'_>,
-    facts: &TargetFacts,
-    scratch: &mut Vec<Scratch>,
-    (id, name): (NodeId, &str),
-) -> (Scheduled, Operand) {
-    let node = work.graph.node(id);
-    let operands = || work.loads.values().map(|buffer| &work.operands[usize::from(buffer.0)]);
-    let has_all = |operand: &&Operand| node.axes.iter().all(|axis| operand.axes.contains(&axis));
-    let order: Vec<AxisId> = match operands().find(has_all) {
-        Some(operand) => operand.axes.iter().copied().filter(|axis| node.axes.contains(*axis)).collect(),
-        None => {
-            let all = work.group.order.iter().chain(&work.group.cols);
-            all.copied().filter(|axis| node.axes.contains(*axis)).collect()
-        }
-    };
-    let known = work.loads.iter().map(|(&load, buffer)| (load, work.operands[usize::from(buffer.0)].clone()));
-    let mut stage =
-        Stage::new(StageKind::Elements, work.graph.clone(), known.collect(), (order.clone(), vec![]));
-    let made = memory(work, scratch, work.graph, name.into(), node.dtype, order.clone());
-    stage.store(Store { node: id, output: None, order }, made.clone());
-    stage.fill(&[]);
-    stage.name = format!("{}_{name}", work.name);
-    let own = stage.work();
-    let all = dims(own.graph, own.group, &own.operands);
-    let Vectors::Loops(grain) = facts.vector else { unreachable!("a driver computes tiles of the CPU") };
-    (on_cpu(&own, facts, &all, grain), made)
 }

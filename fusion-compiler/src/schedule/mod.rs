@@ -256,6 +256,8 @@ pub struct Scheduled {
     pub unstaged_tail: Option<UnstagedTail>,
     /// The contraction whose tiles the kernel finishes; the CPU only.
     pub contraction: Option<Contraction>,
+    /// True if the kernel runs only for blocks of a contraction's operand; the CPU only.
+    pub of_blocks: bool,
 }
 
 /// The last elements of rows, which are read whenever they are needed.
@@ -271,7 +273,7 @@ impl Scheduled {
     /// Makes a kernel without row memory, clusters and other special properties.
     fn new(when: Vec<Condition>, (kernel, buffers): (Kernel, Vec<BufferArg>), space: Space) -> Scheduled {
         let (row_memory, cluster) = (DimExpr::constant(0), DimExpr::constant(1));
-        let (common, line, unstaged_tail, contraction) = (false, false, None, None);
+        let (common, line, unstaged_tail, contraction, of_blocks) = (false, false, None, None, false);
         Scheduled {
             when,
             kernel,
@@ -283,6 +285,7 @@ impl Scheduled {
             line,
             unstaged_tail,
             contraction,
+            of_blocks,
         }
     }
 
@@ -301,5 +304,6 @@ impl Scheduled {
             && self.cluster == other.cluster
             && self.unstaged_tail == other.unstaged_tail
             && self.contraction == other.contraction
+            && self.of_blocks == other.of_blocks
     }
 }

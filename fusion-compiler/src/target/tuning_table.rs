@@ -192,6 +192,11 @@ pub mod cpu {
     ///
     /// Unmeasured.
     pub const CONTRACTION_DEPTH_MIN: i64 = 8;
+    /// Largest number of operations of a factor that the driver of contractions computes whenever it packs
+    /// a block. Results of more operations are stored.
+    ///
+    /// Unmeasured.
+    pub const CONTRACTION_BLOCK_OPS_MAX: usize = 4;
     /// Largest number of columns of a tile. The packed columns of a block of the depth fit in a core's
     /// second cache.
     ///

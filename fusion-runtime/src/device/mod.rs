@@ -43,6 +43,16 @@ pub(crate) struct Call<'a> {
     pub(crate) scalars: &'a [Option<ScalarValue>],
     /// Buffers, in the order of the launch's buffers.
     pub(crate) buffers: &'a [Region<'a>],
+    /// Launches of the variant whose kernels compute blocks of a contraction's operands.
+    pub(crate) producers: &'a [Producer<'a>],
+}
+
+/// A launch that does not run by itself, with its number in the variant.
+pub(crate) struct Producer<'a> {
+    pub(crate) number: usize,
+    pub(crate) launch: &'a Launch,
+    /// Buffers, in the order of that launch's buffers.
+    pub(crate) buffers: Vec<Region<'a>>,
 }
 
 /// A kind of device.

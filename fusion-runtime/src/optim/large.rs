@@ -94,7 +94,7 @@ fn run_from(
         (ParamKind::Tensor { .. } | ParamKind::AnyShape { .. } | ParamKind::Dim(_), _) => None,
     };
     let scalars: Vec<Option<ScalarValue>> = plan.params.iter().map(scalar).collect();
-    device.0.launch(&launch, &Call { symbols, scalars: &scalars, buffers })
+    device.0.launch(&launch, &Call { symbols, scalars: &scalars, buffers, producers: &[] })
 }
 
 /// Returns the GPU, real or simulated, if there is one. Other tests report a failure to open it.

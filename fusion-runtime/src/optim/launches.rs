@@ -26,7 +26,7 @@ fn program<'p>(plan: &'p Plan, (target, _): &(Target, Limits)) -> &'p Program<Co
 /// Returns the number of launches of a call with these extents.
 fn launches(plan: &Plan, device: &(Target, Limits), extents: &[i64]) -> usize {
     let chosen = program(plan, device).steps.iter().map(|step| step.chosen(extents, &device.1));
-    chosen.map(|variant| variant.map_or(0, |variant| variant.launches.len())).sum()
+    chosen.map(|variant| variant.map_or(0, |variant| variant.launch_count())).sum()
 }
 
 /// The rule covers every shadow copy. A step with 8-bit states makes two calls: `adam_8bit` for blocks, and

@@ -93,6 +93,7 @@ macro_rules! launch {
                 trips: NONE,
                 prologue: false,
                 contraction: None,
+                of_blocks: false,
                 cluster: ONE,
             },
         }

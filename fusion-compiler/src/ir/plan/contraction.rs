@@ -20,12 +20,46 @@ pub struct Contraction {
     pub cols: List<TileAxis>,
     /// Axes that are summed over.
     pub depth: List<TileAxis>,
-    /// Buffer of the left operand.
-    pub left: u16,
-    /// Buffer of the right operand.
-    pub right: u16,
+    /// The left operand, with rows and depth.
+    pub left: Factor,
+    /// The right operand, with columns and depth.
+    pub right: Factor,
     /// Buffer of the kernel that tiles are read from.
     pub tile: u16,
+}
+
+/// An operand of a contraction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Factor {
+    /// A buffer of the launch.
+    Buffer(u16),
+    /// Elements that the kernel of another launch computes, block by block, when the driver packs them.
+    Blocks(Blocks),
+}
+
+/// The kernel of blocks of an operand. Each of its items has elements that are contiguous in the operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blocks {
+    /// Number of the launch in the variant. The launch does not run by itself.
+    pub launch: u16,
+    /// Buffer of that launch that has the elements. It has no memory outside of blocks.
+    pub buffer: u16,
+    /// True if an item has elements along the depth, false if it has some of the contraction's columns.
+    pub along_depth: bool,
+}
+
+/// Elements of a block of the depth. The order of a sum depends on the number, so it is the same for all
+/// processors.
+pub const DEPTH: usize = 256;
+
+impl Contraction {
+    /// Returns the blocks of an operand that the kernel of a launch of the variant computes, if any.
+    pub fn blocks_of(&self, launch: usize) -> Option<Blocks> {
+        [self.left, self.right].into_iter().find_map(|factor| match factor {
+            Factor::Blocks(blocks) if usize::from(blocks.launch) == launch => Some(blocks),
+            Factor::Blocks(_) | Factor::Buffer(_) => None,
+        })
+    }
 }
 
 /// An axis of a contraction, with its strides. The stride of a tensor without the axis is 0.

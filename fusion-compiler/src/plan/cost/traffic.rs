@@ -8,7 +8,7 @@ use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet};
 use crate::ir::kernel::{BufferId, Expr, Kernel, LoopKind, Stmt, Value, statements};
-use crate::ir::plan::Slot;
+use crate::ir::plan::{Factor, Slot};
 use crate::plan::assemble::{collect_terms, traffic};
 use crate::schedule::{Schedule, Scheduled, Scratch, UnstagedTail, Work, chosen};
 use crate::target::{RowMemory, TargetFacts};
@@ -25,8 +25,8 @@ pub(crate) fn bytes(
 ) -> DimExpr {
     let (buffers, unstaged_tail) = (&scheduled.buffers, scheduled.unstaged_tail.as_ref());
     // The driver reads the operands of a contraction, each once from memory.
-    let is_operand =
-        |buffer: u16| scheduled.contraction.as_ref().is_some_and(|of| [of.left, of.right].contains(&buffer));
+    let operands = scheduled.contraction.as_ref().map(|of| [of.left, of.right]);
+    let is_operand = |buffer| operands.is_some_and(|operands| operands.contains(&Factor::Buffer(buffer)));
     let cached = facts.row_memory == RowMemory::Scratch && chosen(work) == Schedule::Row;
     let rows: AxisSet = work.group.order.iter().copied().collect();
     let mut slots: Vec<Slot> = Vec::new();

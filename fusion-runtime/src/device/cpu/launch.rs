@@ -84,42 +84,51 @@ pub(super) fn launch(
     launch: &Launch,
     call: &Call<'_>,
 ) -> Result<()> {
-    let Code::Cpu(code) = &launch.code else {
+    let Code::Cpu(_) = &launch.code else {
         return Err(Error::Unsupported {
             device: device.into(),
             what: format!("the code of kernel `{}`", launch.kernel),
         });
     };
-    let program = match code {
-        CpuCode::Compiled(functions) => {
-            let fitting = functions.iter().find(|(needs, _)| *needs <= isa);
-            fitting.map(|&(_, function)| SelectedCode::Function(function))
-        }
-        CpuCode::Interpreted(kernel) => Some(SelectedCode::Kernel(kernel)),
-    };
-    let Some(program) = program else { return Err(malformed(launch)) };
-    let Some(prepared) = PreparedLaunch::new(program, launch, call) else { return Err(malformed(launch)) };
+    let tile = launch.contraction.as_ref().map(|of| of.tile);
+    let prepared = PreparedLaunch::of(isa, launch, call, tile).ok_or_else(|| malformed(launch))?;
     if prepared.items.count == 0 {
         return Ok(());
     }
-    match &launch.contraction {
-        None => prepared.run_all(),
-        Some(of) => contraction::run(&prepared, of, (isa, pool, call.symbols)).map_err(|failure| {
-            let device = device.into();
-            match failure {
-                Failure::Malformed => malformed(launch),
-                Failure::NoMemory(bytes) => {
-                    Error::OutOfMemory { bytes: Some(bytes), device, tensor_bytes_max: None }
-                }
-            }
-        })?,
+    let Some(of) = &launch.contraction else {
+        prepared.run_all();
+        return Ok(());
+    };
+    let mut producers: SmallVec<[contraction::Producer<'_>; 2]> = SmallVec::new();
+    for producer in call.producers {
+        let tile = of.blocks_of(producer.number).map(|blocks| blocks.buffer);
+        let call = Call { buffers: &producer.buffers, ..*call };
+        let prepared = PreparedLaunch::of(isa, producer.launch, &call, tile);
+        producers.push((producer.number, prepared.ok_or_else(|| malformed(producer.launch))?));
     }
-    Ok(())
+    contraction::run(&prepared, of, &producers, (isa, pool, call.symbols)).map_err(|failure| {
+        let device = device.into();
+        match failure {
+            Failure::Malformed => malformed(launch),
+            Failure::NoMemory(bytes) => {
+                Error::OutOfMemory { bytes: Some(bytes), device, tensor_bytes_max: None }
+            }
+        }
+    })
 }
 
 impl<'a> PreparedLaunch<'a> {
-    /// Resolves a launch. Returns `None` if the launch is not one for the CPU, or an extent has no value.
-    fn new(program: SelectedCode<'a>, launch: &Launch, call: &'a Call<'a>) -> Option<PreparedLaunch<'a>> {
+    /// Resolves a launch whose buffer `tile` has memory only when items run. Returns `None` if `isa` supports
+    /// none of the launch's functions, or an extent has no value.
+    fn of(isa: Isa, launch: &'a Launch, call: &Call<'a>, tile: Option<u16>) -> Option<PreparedLaunch<'a>> {
+        let Code::Cpu(code) = &launch.code else { return None };
+        let program = match code {
+            CpuCode::Compiled(functions) => {
+                let &(_, function) = functions.iter().find(|(needs, _)| *needs <= isa)?;
+                SelectedCode::Function(function)
+            }
+            CpuCode::Interpreted(kernel) => SelectedCode::Kernel(kernel),
+        };
         let items = Items::new(&launch.space, call.symbols)?;
         let mut buffers = SmallVec::new();
         for (arg, region) in launch.buffers.iter().zip(call.buffers) {
@@ -134,7 +143,7 @@ impl<'a> PreparedLaunch<'a> {
                 }
                 Footprint::Whole | Footprint::Windows(_) => None,
             };
-            let is_tile = launch.contraction.as_ref().is_some_and(|of| usize::from(of.tile) == buffers.len());
+            let is_tile = tile.is_some_and(|tile| usize::from(tile) == buffers.len());
             if let Some(per) = per.filter(|_| arg.access != Access::Read && !is_tile) {
                 // The last element of the space may have fewer buffer elements than the others.
                 let missing = items.elements.checked_mul(per)?.checked_sub(region.len)?;
@@ -351,6 +360,13 @@ impl Items {
     /// Returns the number of elements that all items traverse.
     fn work(&self) -> usize {
         self.elements.saturating_mul(self.each)
+    }
+
+    /// Returns the item that begins at an element.
+    pub(super) fn at(&self, element: usize) -> usize {
+        let item = element / self.cols * self.per_row + element % self.cols / self.grain;
+        debug_assert_eq!(self.start(item), element, "an item begins at the element");
+        item
     }
 
     /// Returns the first element of an item, or the number of elements for the item past the last.

@@ -89,7 +89,12 @@ fn scale(device: &Device, elements: usize) -> Vec<f32> {
     device.0.write(&x, offset, bytemuck::cast_slice(&input)).unwrap();
     let buffers =
         [Region { memory: &x, offset, len: elements }, Region { memory: &y, offset: 0, len: elements }];
-    let call = Call { symbols: &[], scalars: &[None, Some(ScalarValue::F32(0.5))], buffers: &buffers };
+    let call = Call {
+        symbols: &[],
+        scalars: &[None, Some(ScalarValue::F32(0.5))],
+        buffers: &buffers,
+        producers: &[],
+    };
     device.0.launch(&launch(SCALE, elements as i64), &call).unwrap();
     device.0.copy((&y, 0), (&z, 0), bytes).unwrap();
     let mut output = vec![0_f32; elements];
@@ -142,7 +147,8 @@ fn threads_share_a_device() {
 fn a_bad_kernel_gives_the_log_of_the_driver() {
     let Some(device) = gpu() else { return };
     let bad = ".version 6.3\n.target sm_50\n.address_size 64\n.visible .entry scale() { no.such.thing; }\n";
-    let call = Call { symbols: &[], scalars: &[None, Some(ScalarValue::F32(0.5))], buffers: &[] };
+    let call =
+        Call { symbols: &[], scalars: &[None, Some(ScalarValue::F32(0.5))], buffers: &[], producers: &[] };
     match device.0.launch(&launch(bad, 1), &call) {
         Err(Error::Jit { kernel, log }) => {
             assert_eq!(kernel, "scale");
@@ -177,7 +183,8 @@ fn a_fault_is_told_by_every_later_call() {
         return;
     }
     let trap = ".version 6.3\n.target sm_50\n.address_size 64\n.visible .entry scale() { trap; }\n";
-    let call = Call { symbols: &[], scalars: &[None, Some(ScalarValue::F32(0.5))], buffers: &[] };
+    let call =
+        Call { symbols: &[], scalars: &[None, Some(ScalarValue::F32(0.5))], buffers: &[], producers: &[] };
     // The driver may report the fault at the launch or at the wait.
     let first = device.0.launch(&launch(trap, 1), &call).and_then(|()| device.synchronize()).unwrap_err();
     assert!(matches!(first, Error::KernelFault { .. }), "{first}");

@@ -72,7 +72,8 @@ pub(super) fn launch(backend: &WgpuBackend, launch: &Launch, call: &Call<'_>) ->
     }
     let copies = copy_reads(backend, launch, call)?;
     let substituted: Vec<Region<'_>>;
-    let mut call = Call { symbols: call.symbols, scalars: call.scalars, buffers: call.buffers };
+    let mut call =
+        Call { symbols: call.symbols, scalars: call.scalars, buffers: call.buffers, producers: &[] };
     if !copies.is_empty() {
         substituted = substitute(call.buffers, &copies);
         call.buffers = &substituted;

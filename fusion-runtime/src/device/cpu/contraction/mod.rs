@@ -11,6 +11,7 @@
 mod assembly;
 mod microkernel;
 mod pack;
+mod source;
 #[cfg(test)]
 mod tests;
 
@@ -20,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fusion_compiler::ir::dim::DimExpr;
 use fusion_compiler::ir::dtype::DType;
-use fusion_compiler::ir::plan::{Contraction, TileAxis};
+use fusion_compiler::ir::plan::{Blocks, Contraction, DEPTH, Factor, TileAxis};
 use fusion_compiler::target::tuning_table::runtime;
 
 use super::launch::{PreparedLaunch, Tile, distribute};
@@ -28,17 +29,16 @@ use super::memory::{CpuMemory, Pool};
 use crate::isa::Isa;
 use microkernel::{Accumulate, Microkernels, Panels};
 use pack::{Direction, Operand};
+use source::{BlockKernel, STEPS, Source};
 
-/// Elements of a block of the depth. The order of a sum depends on the number, so it is the same for all
-/// processors.
-const DEPTH: usize = 256;
 /// A contraction whose extents and operands are known.
 struct Resolved<'a, T: 'static> {
     launch: &'a PreparedLaunch<'a>,
     kernels: &'static Microkernels<T>,
-    left: Operand<T>,
-    right: Operand<T>,
-    batch: Batch,
+    left: Source<'a, T>,
+    right: Source<'a, T>,
+    /// Row of the launch's space for each coordinate of the batch.
+    batch: Direction,
     /// Row of the launch's space for each row of a product.
     rows: Direction,
     /// Number of the buffer that the launch's kernel reads tiles from.
@@ -50,13 +50,6 @@ struct Resolved<'a, T: 'static> {
 
 /// A stride of an axis: in the space or in one of the operands.
 type Stride = fn(&TileAxis) -> &DimExpr;
-
-/// The axes that have a product for each coordinate, as directions of the space and of both operands.
-struct Batch {
-    space: Direction,
-    left: Direction,
-    right: Direction,
-}
 
 // SAFETY: operands are only read while the launch runs, and each task writes memory of its own.
 unsafe impl<T> Sync for Resolved<'_, T> {}
@@ -78,19 +71,23 @@ pub(super) enum Failure {
     NoMemory(usize),
 }
 
+/// A launch of the same variant, with its number, whose kernel computes blocks of an operand.
+pub(super) type Producer<'a> = (usize, PreparedLaunch<'a>);
+
 /// Runs a launch whose kernel finishes the tiles of a contraction.
 pub(super) fn run(
     launch: &PreparedLaunch<'_>,
     of: &Contraction,
-    (isa, pool, symbols): (Isa, &Arc<Pool>, &[i64]),
+    producers: &[Producer<'_>],
+    context: (Isa, &Arc<Pool>, &[i64]),
 ) -> Result<(), Failure> {
-    let context = (isa, pool, symbols);
+    let launches = (launch, producers);
     match launch.buffers.get(usize::from(of.tile)).map(|tile| tile.dtype) {
-        Some(DType::F32) => Resolved::<f32>::new(launch, of, context).ok_or(Failure::Malformed)?.run(),
-        Some(DType::F64) => Resolved::<f64>::new(launch, of, context).ok_or(Failure::Malformed)?.run(),
+        Some(DType::F32) => Resolved::<f32>::new(launches, of, context).ok_or(Failure::Malformed)?.run(),
+        Some(DType::F64) => Resolved::<f64>::new(launches, of, context).ok_or(Failure::Malformed)?.run(),
         // Sums that wrap have the same bits with and without a sign.
         Some(DType::I32 | DType::U32) => {
-            Resolved::<Wrapping<i32>>::new(launch, of, context).ok_or(Failure::Malformed)?.run()
+            Resolved::<Wrapping<i32>>::new(launches, of, context).ok_or(Failure::Malformed)?.run()
         }
         _ => Err(Failure::Malformed),
     }
@@ -98,7 +95,7 @@ pub(super) fn run(
 
 impl<'a, T: Accumulate> Resolved<'a, T> {
     fn new(
-        launch: &'a PreparedLaunch<'a>,
+        (launch, producers): (&'a PreparedLaunch<'a>, &'a [Producer<'a>]),
         of: &Contraction,
         (isa, pool, symbols): (Isa, &'a Arc<Pool>, &[i64]),
     ) -> Option<Resolved<'a, T>> {
@@ -107,19 +104,26 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
             let axis = |axis: &TileAxis| Some((number(&axis.extent)?, number(stride(axis))?));
             axes.iter().map(axis).collect::<Option<Vec<_>>>().map(Direction::new)
         };
-        let operand = |buffer: u16, lanes: &[TileAxis], stride: Stride| {
-            let buffer = launch.buffers.get(usize::from(buffer))?;
+        let source = |factor: Factor, lanes: &[TileAxis], stride: Stride| {
             let (lanes, depth) = (direction(lanes, stride)?, direction(&of.depth, stride)?);
-            Some(Operand::new(buffer.ptr, T::packer(buffer.dtype)?, lanes, depth))
+            let (buffer, blocks) = match factor {
+                Factor::Buffer(number) => (launch.buffers.get(usize::from(number))?, None),
+                Factor::Blocks(Blocks { launch, buffer, along_depth }) => {
+                    let is_it = |(number, _): &&Producer<'_>| *number == usize::from(launch);
+                    let (launch, buffer) = (&producers.iter().find(is_it)?.1, usize::from(buffer));
+                    (launch.buffers.get(buffer)?, Some(BlockKernel { launch, buffer, along_depth }))
+                }
+            };
+            let operand = Operand::new(buffer.ptr, T::packer(buffer.dtype)?, lanes, depth);
+            Some(Source { operand, batch: direction(&of.batch, stride)?, blocks })
         };
         let [space, left, right]: [Stride; 3] = [|axis| &axis.space, |axis| &axis.left, |axis| &axis.right];
-        let batch = |stride| direction(&of.batch, stride);
         Some(Resolved {
             launch,
             kernels: T::microkernels(isa),
-            left: operand(of.left, &of.rows, left)?,
-            right: operand(of.right, &of.cols, right)?,
-            batch: Batch { space: batch(space)?, left: batch(left)?, right: batch(right)? },
+            left: source(of.left, &of.rows, left)?,
+            right: source(of.right, &of.cols, right)?,
+            batch: direction(&of.batch, space)?,
             rows: direction(&of.rows, space)?,
             tile: usize::from(of.tile),
             cols: launch.items.grain(),
@@ -128,8 +132,8 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
     }
 
     fn run(&self) -> Result<(), Failure> {
-        let (batches, rows, cols) = (self.batch.space.len(), self.left.lanes.len(), self.right.lanes.len());
-        let depth = self.left.depth();
+        let (batches, rows, cols) = (self.batch.len(), self.left.lanes(), self.right.lanes());
+        let depth = self.left.operand.depth();
         let work = batches.saturating_mul(rows).saturating_mul(cols).saturating_mul(depth);
         let threads = if work < runtime::PARALLEL_PRODUCTS_MIN { 1 } else { rayon::current_num_threads() };
         let strips = cols.div_ceil(self.cols);
@@ -159,15 +163,14 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
             let panels = (cols.1 - cols.0).div_ceil(self.kernels.cols);
             let memory = Workspace::<T>::new(self.pool, panels * self.kernels.cols * depth)?;
             let right = &memory;
-            let blocks = depth.div_ceil(DEPTH);
-            all(inner, panels * blocks, &|task| {
-                self.pack_right((batch, cols), (task / panels, task % panels), right.ptr(0));
-                Ok(())
+            let (blocks, parts) = (depth.div_ceil(DEPTH), self.right_parts(cols));
+            all(inner, parts * blocks, &|task| {
+                self.pack_right((batch, cols), (task / parts, task % parts), right.ptr(0))
             })?;
             all(inner, rows.div_ceil(each), &|block| {
                 let first = block * each;
                 let of = Bounds { batch, rows: (first, (first + each).min(rows)), cols };
-                self.run_box(of, &|block| right.ptr(block * DEPTH * panels * self.kernels.cols))
+                self.run_box(of, &|block| Ok(right.ptr(block * DEPTH * panels * self.kernels.cols)))
             })
         })
     }
@@ -178,56 +181,88 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
         let memory = Workspace::<T>::new(self.pool, panels * self.kernels.cols * DEPTH)?;
         self.run_box(of, &|block| {
             let before = block * DEPTH * panels * self.kernels.cols;
-            for panel in 0..panels {
-                self.pack_right((of.batch, of.cols), (block, panel), memory.ptr(0).wrapping_sub(before));
+            for part in 0..self.right_parts(of.cols) {
+                self.pack_right((of.batch, of.cols), (block, part), memory.ptr(0).wrapping_sub(before))?;
             }
-            memory.ptr(0)
+            Ok(memory.ptr(0))
         })
     }
 
-    /// Packs one panel of columns, of one block of the depth, into memory for the whole depth.
+    /// Returns the number of tasks that pack the columns of a strip for a block of the depth.
+    fn right_parts(&self, cols: (usize, usize)) -> usize {
+        match self.right.columns() {
+            Some(_) => DEPTH / STEPS,
+            None => (cols.1 - cols.0).div_ceil(self.kernels.cols),
+        }
+    }
+
+    /// Packs a part of a block of the depth into memory for the whole depth.
+    ///
+    /// A part is a panel of columns, or some steps of all columns if a kernel computes columns.
     fn pack_right(
         &self,
         (batch, cols): (usize, (usize, usize)),
-        (block, panel): (usize, usize),
+        (block, part): (usize, usize),
         memory: *mut T,
-    ) {
-        let (width, depth) = (self.kernels.cols, self.right.depth());
+    ) -> Result<(), Failure> {
+        let (width, depth) = (self.kernels.cols, self.right.operand.depth());
         let panels = (cols.1 - cols.0).div_ceil(width);
         let (from, to) = (block * DEPTH, (block * DEPTH + DEPTH).min(depth));
-        let first = cols.0 + panel * width;
-        let out = memory.wrapping_add((from * panels + (to - from) * panel) * width);
-        // SAFETY: the columns and depths are those of the operand. The memory has room for the panels of all
-        // blocks, or of this one.
-        unsafe {
-            let lanes = (first, width.min(cols.1 - first));
-            self.right.pack(self.batch.right.offset(batch), lanes, (from, to), (out, width));
+        let panel_at = |panel: usize, step: usize| {
+            let at = from * panels + (to - from) * panel + (step - from);
+            (memory.wrapping_add(at * width), width)
+        };
+        let lanes = |panel: usize, count: usize| (panel * width, width.min(count - panel * width));
+        if let Some(blocks) = self.right.columns() {
+            let (count, from) = (cols.1 - cols.0, from + part * STEPS);
+            let steps = to.saturating_sub(from).min(STEPS);
+            // The last block may have fewer parts.
+            if steps == 0 {
+                return Ok(());
+            }
+            let computed = Workspace::<T>::new(self.pool, steps * count)?;
+            let operand = self.right.steps(blocks, (batch, cols), (from, from + steps), computed.ptr(0));
+            for panel in 0..panels {
+                // SAFETY: the operand has the columns and steps. The memory has room for the panels of all
+                // blocks, or of this one.
+                unsafe { operand.pack(0, lanes(panel, count), (0, steps), panel_at(panel, from)) };
+            }
+            return Ok(());
         }
+        let computed = Workspace::<T>::new(self.pool, self.right.memory(width, to - from))?;
+        let (first, count) = lanes(part, cols.1 - cols.0);
+        let lanes = (cols.0 + first, count);
+        // SAFETY: the columns and depths are those of the operand, the memory has room as above, and `computed`
+        // is as large as the source asks for.
+        unsafe { self.right.pack(batch, lanes, (from, to), panel_at(part, from), computed.ptr(0)) };
+        Ok(())
     }
 
     /// Computes a box and runs the launch's kernel on it. `right` returns the packed columns of a block of the
     /// depth.
-    fn run_box(&self, of: Bounds, right: &dyn Fn(usize) -> *mut T) -> Result<(), Failure> {
+    fn run_box(&self, of: Bounds, right: &dyn Fn(usize) -> Result<*mut T, Failure>) -> Result<(), Failure> {
         let kernels = self.kernels;
         let (rows, cols) = (of.rows.1 - of.rows.0, of.cols.1 - of.cols.0);
-        let depth = self.left.depth();
+        let depth = self.left.operand.depth();
         let padded = rows.next_multiple_of(kernels.rows);
-        let memory = Workspace::<T>::new(self.pool, padded * DEPTH + rows * cols)?;
+        let computed = self.left.memory(kernels.rows, DEPTH);
+        let memory = Workspace::<T>::new(self.pool, padded * DEPTH + rows * cols + computed)?;
         let (left, tile) = (memory.ptr(0), memory.ptr(padded * DEPTH));
+        let computed = memory.ptr(padded * DEPTH + rows * cols);
         if depth == 0 {
             // SAFETY: the memory has room for the tile.
             unsafe { std::slice::from_raw_parts_mut(tile, rows * cols).fill(T::default()) };
         }
         for (block, from) in (0..depth).step_by(DEPTH).enumerate() {
             let len = DEPTH.min(depth - from);
-            let right = right(block);
+            let right = right(block)?;
             for first in (0..rows).step_by(kernels.rows) {
                 let lanes = (of.rows.0 + first, kernels.rows.min(rows - first));
-                // SAFETY: the rows and depths are those of the operand, and there is room for all rows.
+                // SAFETY: the rows and depths are those of the operand. There is room for all rows, and for the
+                // elements that a kernel computes.
                 unsafe {
-                    let panel = left.add(first * len);
-                    let start = self.batch.left.offset(of.batch);
-                    self.left.pack(start, lanes, (from, from + len), (panel, kernels.rows));
+                    let panel = (left.add(first * len), kernels.rows);
+                    self.left.pack(of.batch, lanes, (from, from + len), panel, computed);
                 }
             }
             for col in (0..cols).step_by(kernels.cols) {
@@ -254,7 +289,7 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
     /// Runs the launch's kernel on the rows of a tile.
     fn finish(&self, of: Bounds, tile: *mut T) {
         let (cols, per_row) = (of.cols.1 - of.cols.0, self.launch.items.per_row());
-        let (start, strip) = (self.batch.space.offset(of.batch), of.cols.0 / self.cols);
+        let (start, strip) = (self.batch.offset(of.batch), of.cols.0 / self.cols);
         let item = |row: usize| (start + self.rows.offset(row)) * per_row + strip;
         let mut row = of.rows.0;
         while row < of.rows.1 {

@@ -146,6 +146,16 @@ impl<T> Operand<T> {
         Operand { from, pack, lanes, depth }
     }
 
+    /// Makes an operand with elements of the same dtype at `from`.
+    pub(super) fn at(&self, from: *const u8, lanes: Direction, depth: Direction) -> Operand<T> {
+        Operand { from, pack: self.pack, lanes, depth }
+    }
+
+    /// Returns the offset of the element of a lane at a depth.
+    pub(super) fn element(&self, lane: usize, depth: usize) -> usize {
+        self.lanes.offset(lane) + self.depth.offset(depth)
+    }
+
     /// Returns the number of elements that are summed over.
     pub(super) fn depth(&self) -> usize {
         self.depth.len()

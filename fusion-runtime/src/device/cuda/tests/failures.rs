@@ -43,7 +43,7 @@ fn scale_128(device: &Device, text: &'static str, elements: i64) -> Result<()> {
     let memory = device.0.allocate(512)?;
     let buffer = Region { memory: &memory, offset: 0, len: 128 };
     let scalars = [None, Some(ScalarValue::F32(0.5))];
-    let call = Call { symbols: &[], scalars: &scalars, buffers: &[buffer, buffer] };
+    let call = Call { symbols: &[], scalars: &scalars, buffers: &[buffer, buffer], producers: &[] };
     device.0.launch(&launch(text, elements), &call)
 }
 

@@ -85,6 +85,6 @@ fn pending(device: &Device) {
     device.0.write(&memory, 0, &[0; 4000]).unwrap();
     let buffer = Region { memory: &memory, offset: 0, len: 1000 };
     let scalars = [None, Some(ScalarValue::F32(0.5))];
-    let call = Call { symbols: &[], scalars: &scalars, buffers: &[buffer, buffer] };
+    let call = Call { symbols: &[], scalars: &scalars, buffers: &[buffer, buffer], producers: &[] };
     device.0.launch(&launch(SCALE, 1000), &call).unwrap();
 }

@@ -107,7 +107,12 @@ fn a_space_beyond_32_bits() {
     on_device(PLAIN, |gpu| {
         let memory = upload(gpu, &[1.0])?;
         for elements in [1 << 31, i64::MAX] {
-            let call = Call { symbols: &[elements, 1], scalars: &[], buffers: &[view(&memory, 0, 1)] };
+            let call = Call {
+                symbols: &[elements, 1],
+                scalars: &[],
+                buffers: &[view(&memory, 0, 1)],
+                producers: &[],
+            };
             let what = "2³¹ elements or more at once, as `step_0` would compute; call it on pieces of its tensors, or on another device";
             check_unsupported(gpu.launch(&step(), &call), what);
         }

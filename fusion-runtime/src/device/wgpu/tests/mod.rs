@@ -187,13 +187,16 @@ fn download(gpu: &WgpuBackend, memory: &Memory, offset: usize, len: usize) -> Re
 }
 
 fn run(gpu: &WgpuBackend, launch: &Launch, symbols: &[i64], buffers: &[Region<'_>]) -> Result<()> {
-    gpu.launch(launch, &Call { symbols, scalars: &[], buffers })
+    gpu.launch(launch, &Call { symbols, scalars: &[], buffers, producers: &[] })
 }
 
 /// Runs `x = x * alpha + n`.
 fn run_step(gpu: &WgpuBackend, launch: &Launch, x: Region<'_>, alpha: f32, n: i64) -> Result<()> {
     let scalars = [None, Some(ScalarValue::F32(alpha))];
-    gpu.launch(launch, &Call { symbols: &[x.len as i64, n], scalars: &scalars, buffers: &[x] })
+    gpu.launch(
+        launch,
+        &Call { symbols: &[x.len as i64, n], scalars: &scalars, buffers: &[x], producers: &[] },
+    )
 }
 
 /// Returns numbers of both signs that add and multiply without rounding.

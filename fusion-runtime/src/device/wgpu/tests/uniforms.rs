@@ -156,7 +156,7 @@ fn an_element_of_an_application() {
         let limits = Device(guest.clone()).limits();
         let variant = step.chosen(&[16], &limits).expect("one fits all extents");
         let buffers = [(&many, 16), (&one, 1)].map(|(memory, len)| Region { memory, offset: 0, len });
-        let call = Call { symbols: &[16], scalars: &[None, None], buffers: &buffers };
+        let call = Call { symbols: &[16], scalars: &[None, None], buffers: &buffers, producers: &[] };
         guest.launch(&variant.launches[0], &call)?;
         assert_eq!(download(&guest, &many, 0, 16)?, [4.0; 16]);
         Ok(())

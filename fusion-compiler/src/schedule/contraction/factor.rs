@@ -1,0 +1,162 @@
+//! The factors of a contraction on the CPU: tensors that the driver reads, and kernels that compute the others.
+
+use super::Product;
+use crate::fuse::{Load, Store, is_transcendental};
+use crate::ir::dim::DimExpr;
+use crate::ir::dtype::DType;
+use crate::ir::graph::{Access, AxisId, NodeId, NodeKind};
+use crate::ir::kernel::Buffer;
+use crate::ir::plan::{Blocks, BufferArg, DEPTH, Factor, Footprint};
+use crate::schedule::pointwise::on_cpu;
+use crate::schedule::space::{dims, dims_along};
+use crate::schedule::split_reduction::{Stage, StageKind, memory};
+use crate::schedule::{Config, Operand, Scheduled, Scratch, Work};
+use crate::target::tuning_table::cpu;
+use crate::target::{TargetFacts, Vectors};
+
+/// The place of a factor's elements.
+pub(super) struct Source {
+    /// The elements as a tensor.
+    pub(super) operand: Operand,
+    /// The kernel that computes blocks of the tensor, which is never stored; none for a tensor in memory.
+    blocks: Option<Blocks>,
+}
+
+impl Source {
+    /// Returns the factor as the driver sees it: a buffer that the kernel of tiles reads, too, a further one, or
+    /// another kernel.
+    pub(super) fn bind(&self, finish: &mut Scheduled) -> Factor {
+        if let Some(blocks) = self.blocks {
+            return Factor::Blocks(blocks);
+        }
+        let &Operand { slot, ref name, dtype, .. } = &self.operand;
+        let is_same = |buffer: &BufferArg| buffer.slot == slot && buffer.access == Access::Read;
+        let known = finish.buffers.iter().position(is_same);
+        let number = known.unwrap_or_else(|| {
+            let (access, footprint, uniform) = (Access::Read, Footprint::Whole, false);
+            finish.kernel.buffers.push(Buffer::new(name, dtype, access));
+            finish.buffers.push(BufferArg { slot, access, dtype, footprint, uniform });
+            finish.buffers.len() - 1
+        });
+        Factor::Buffer(number as u16)
+    }
+}
+
+impl Product {
+    /// Returns the source of a factor, unless the factor would have to be stored and has more dims than any tensor
+    /// that it is computed from. Appends the kernel that computes the factor, if any, to the config.
+    pub(super) fn source(
+        &self,
+        work: &Work<'_>,
+        facts: &TargetFacts,
+        (cols, scratch): (u32, &mut Vec<Scratch>),
+        (id, name): (NodeId, &str),
+        config: &mut Config,
+    ) -> Option<Source> {
+        if let Some(operand) = plain(work, id) {
+            return Some(Source { operand, blocks: None });
+        }
+        let order = order(work, id);
+        let known =
+            work.loads.iter().map(|(&load, buffer)| (load, work.operands[usize::from(buffer.0)].clone()));
+        let (of_rows, dtype) = ((order.clone(), vec![]), work.graph.node(id).dtype);
+        let mut stage = Stage::new(StageKind::Elements, work.graph.clone(), known.collect(), of_rows);
+        let made = memory(work, scratch, work.graph, name.into(), dtype, order.clone());
+        stage.store(Store { node: id, output: None, order }, made.clone());
+        stage.fill(&[]);
+        stage.name = format!("{}_{name}", work.name);
+        let own = stage.work();
+        let Vectors::Loops(run_len) = facts.vector else {
+            unreachable!("a driver computes tiles of the CPU")
+        };
+        // Strips of the driver are of one axis of columns.
+        let cols = Some((&self.cols, cols)).filter(|(axes, _)| axes.len() == 1);
+        let mut rows = [(&self.depth, DEPTH as u32)].into_iter().chain(cols);
+        let row = rows.find(|(axes, _)| own.group.order.ends_with(axes));
+        let row = row.filter(|_| is_simple(work, id)).and_then(|(axes, grain)| {
+            let outer = &own.group.order[..own.group.order.len() - axes.len()];
+            let (mut dims, row) = (dims_along(&own, outer), dims_along(&own, axes));
+            dims.extend(row.iter().cloned());
+            (row.len() == 1).then_some((dims, grain, *axes == self.depth))
+        });
+        let Some((dims, grain, along_depth)) = row else {
+            let mut operands = work.loads.values().map(|buffer| &work.operands[usize::from(buffer.0)]);
+            let is_small = operands.any(|operand| operand.axes.len() >= made.axes.len());
+            let all = dims(own.graph, own.group, &own.operands);
+            config.push(on_cpu(&own, facts, &all, run_len));
+            return is_small.then_some(Source { operand: made, blocks: None });
+        };
+        let kernel = Scheduled { of_blocks: true, ..on_cpu(&own, facts, &dims, grain) };
+        let buffer = kernel.buffers.iter().position(|buffer| buffer.slot == made.slot);
+        let buffer = buffer.unwrap_or_else(|| unreachable!("the kernel stores the factor")) as u16;
+        // A block is memory of the driver.
+        if let Some(scratch) = scratch.last_mut() {
+            scratch.len = DimExpr::constant(0);
+        }
+        config.push(kernel);
+        let launch = config.len() as u16 - 1;
+        Some(Source { operand: made, blocks: Some(Blocks { launch, buffer, along_depth }) })
+    }
+}
+
+/// Returns the tensor that a factor is, read at its own coordinates and widened at most.
+fn plain(work: &Work<'_>, id: NodeId) -> Option<Operand> {
+    let node = work.graph.node(id);
+    let load = match node.kind {
+        _ if work.loads.contains_key(&Load::Stored(id)) => Load::Stored(id),
+        NodeKind::Input(param) => Load::Param(param),
+        NodeKind::Cast if work.graph.node(node.args[0]).axes == node.axes => {
+            let narrow = plain(work, node.args[0]);
+            return narrow.filter(|operand| widens(operand.dtype, node.dtype));
+        }
+        _ => return None,
+    };
+    let operand = work.operands[usize::from(work.loads[&load].0)].clone();
+    let is_read = operand.access == Access::Read && !operand.moved && operand.dtype != DType::Bool;
+    is_read.then_some(operand)
+}
+
+/// Returns true if the driver reads elements of 8 or 16 bits as numbers of the type that products have.
+fn widens(from: DType, to: DType) -> bool {
+    match to {
+        DType::F32 => matches!(from, DType::F16 | DType::BF16),
+        DType::I32 | DType::U32 => from.is_int() && from.size() < 4,
+        _ => false,
+    }
+}
+
+/// Returns the axes of a factor in the order of a tensor that the factor is computed from, if one has all of them.
+fn order(work: &Work<'_>, id: NodeId) -> Vec<AxisId> {
+    let axes = work.graph.node(id).axes;
+    let has_all = |operand: &&Operand| axes.iter().all(|axis| operand.axes.contains(&axis));
+    let mut operands = work.loads.values().map(|buffer| &work.operands[usize::from(buffer.0)]);
+    let order: Vec<AxisId> = match operands.find(has_all) {
+        Some(operand) => operand.axes.clone(),
+        None => work.group.order.iter().chain(&work.group.cols).copied().collect(),
+    };
+    order.into_iter().filter(|axis| axes.contains(*axis)).collect()
+}
+
+/// Returns true if a factor takes so few operations that each use computes them again.
+fn is_simple(work: &Work<'_>, id: NodeId) -> bool {
+    let (mut open, mut ops) = (vec![id], 0);
+    while let Some(id) = open.pop() {
+        let node = work.graph.node(id);
+        if work.loads.contains_key(&Load::Stored(id)) {
+            continue;
+        }
+        match node.kind {
+            NodeKind::Apply(op) if is_transcendental(op) => return false,
+            NodeKind::Apply(_) => ops += 1,
+            NodeKind::Gather(_) | NodeKind::Reduce(..) => return false,
+            NodeKind::Input(_)
+            | NodeKind::Scalar(_)
+            | NodeKind::Literal(_)
+            | NodeKind::Coord(_)
+            | NodeKind::Extent(_)
+            | NodeKind::Cast => {}
+        }
+        open.extend(&node.args);
+    }
+    ops <= cpu::CONTRACTION_BLOCK_OPS_MAX
+}
