@@ -29,6 +29,7 @@ pub enum ScalarValue {
 ///
 /// - `range()` returns the items to run.
 /// - `grain()` returns the number of elements of an item that does not end its row.
+/// - `block()` returns the first column and the length of the block of a row, if items are blocks.
 /// - `read::<T>(i)` returns the whole of buffer `i`.
 /// - `write::<T>(i)` returns the window of buffer `i` that belongs to these items. The method may be called
 ///   once per buffer.
@@ -40,6 +41,7 @@ pub enum ScalarValue {
 pub struct CpuArgs<'a> {
     range: (usize, usize),
     grain: usize,
+    block: (usize, usize),
     buffers: &'a mut [CpuBuffer],
     uniforms: &'a [CpuUniform],
     rows: &'a mut [f32],
@@ -99,13 +101,18 @@ impl<'a> CpuArgs<'a> {
         uniforms: &'a [CpuUniform],
         rows: &'a mut [f32],
     ) -> CpuArgs<'a> {
-        let (grain, prefetcher) = (1, Prefetcher::default());
-        CpuArgs { range, grain, buffers, uniforms, rows, prefetcher, memory: PhantomData }
+        let (grain, block, prefetcher) = (1, (0, 0), Prefetcher::default());
+        CpuArgs { range, grain, block, buffers, uniforms, rows, prefetcher, memory: PhantomData }
     }
 
     /// Sets the number of elements of an item that does not end its row.
     pub(crate) fn with_grain(self, grain: usize) -> CpuArgs<'a> {
         CpuArgs { grain, ..self }
+    }
+
+    /// Sets the first column and the length of the block of a row that the item is.
+    pub(crate) fn with_block(self, block: (usize, usize)) -> CpuArgs<'a> {
+        CpuArgs { block, ..self }
     }
 
     /// Sets the prefetches of the loops.
@@ -139,6 +146,12 @@ impl<'a> CpuArgs<'a> {
     #[inline]
     pub fn grain(&self) -> usize {
         self.grain
+    }
+
+    /// Returns the first column and the length of the block of a row that the item is.
+    #[inline]
+    pub fn block(&self) -> (usize, usize) {
+        self.block
     }
 
     /// Returns the whole of buffer `i`, which the launch only reads.

@@ -355,7 +355,11 @@ impl<'k> Emitter<'k> {
             }
             Builtin::GridId => self.grid(d[0], ["%ctaid.x", "%ntid.x"], Some("%tid.x")),
             Builtin::GridSize => self.grid(d[0], ["%nctaid.x", "%ntid.x"], None),
-            Builtin::Grain | Builtin::RangeStart | Builtin::RangeEnd => {
+            Builtin::Grain
+            | Builtin::BlockStart
+            | Builtin::BlockLen
+            | Builtin::RangeStart
+            | Builtin::RangeEnd => {
                 unreachable!("a GPU deals out threads, not items")
             }
         }

@@ -252,6 +252,8 @@ impl Emitter<'_> {
             Expr::Load(at) => self.loaded(at, &self.element(at)),
             Expr::LoadWhere(at, mask) => self.element_where(ty, at, *mask),
             Expr::Builtin(Builtin::Grain) => "args.grain()".into(),
+            Expr::Builtin(Builtin::BlockStart) => "args.block().0".into(),
+            Expr::Builtin(Builtin::BlockLen) => "args.block().1".into(),
             Expr::Builtin(Builtin::RangeStart) => "first".into(),
             Expr::Builtin(Builtin::RangeEnd) => "end".into(),
             Expr::Pack(_) | Expr::Lane(..) | Expr::Shuffle(..) | Expr::Product(..) | Expr::Builtin(_) => {

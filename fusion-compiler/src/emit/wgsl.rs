@@ -492,7 +492,11 @@ fn builtin_text(builtin: Builtin) -> &'static str {
             unreachable!("these are for PTX")
         }
         Builtin::Blocks | Builtin::GridSize => unreachable!("a dispatch has a thread for each iteration"),
-        Builtin::Grain | Builtin::RangeStart | Builtin::RangeEnd => {
+        Builtin::Grain
+        | Builtin::BlockStart
+        | Builtin::BlockLen
+        | Builtin::RangeStart
+        | Builtin::RangeEnd => {
             unreachable!("a GPU distributes threads, not items")
         }
     }

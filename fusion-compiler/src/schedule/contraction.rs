@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use factor::Source;
 
+use super::items::Grain;
 use super::pointwise::on_cpu;
 use super::space::{dims_along, stride};
 use super::split_reduction::{Stage, StageKind, memory};
@@ -170,7 +171,7 @@ impl Product {
         (cols, scratch): (u32, &mut Vec<Scratch>),
     ) -> Option<Config> {
         let mut config = Config::new();
-        let mut source = |of| self.source(work, facts, (cols, scratch), of, &mut config);
+        let mut source = |of| self.source(work, facts, scratch, of, &mut config);
         let factors = [source((self.left, "left"))?, source((self.right, "right"))?];
         config.push(self.finish(work, facts, (cols, scratch), factors));
         Some(config)
@@ -227,7 +228,7 @@ impl Product {
             own.group.order.iter().copied().filter(|axis| !self.cols.contains(axis)).collect();
         let mut dims = dims_along(&own, &outer);
         dims.extend(dims_along(&own, &self.cols));
-        let finish = on_cpu(&own, facts, &dims, cols);
+        let finish = on_cpu(&own, facts, &dims, Grain::Const(cols));
         let inner = dims.last().map(|dim| dim.axes.clone()).unwrap_or_default();
         // The kernel has one buffer for all views of a tensor, so the number is known only now.
         let number = finish.buffers.iter().position(|buffer| buffer.slot == tile.slot);

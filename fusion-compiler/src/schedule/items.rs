@@ -27,16 +27,29 @@ pub(super) struct Items {
     pub(super) len: Value,
 }
 
-/// Elements of an item that does not end its row.
+/// Elements of an item.
 #[derive(Clone, Copy)]
 pub(super) enum Grain {
+    /// So many, unless the item ends its row.
     Const(u32),
-    /// The launch chooses the number.
+    /// The same, but the launch chooses the number.
     AtLaunch,
+    /// A block of a row, anywhere: who runs the item says which.
+    Block,
+}
+
+impl Grain {
+    /// Returns the largest number of elements of an item.
+    pub(super) fn most(self) -> u32 {
+        match self {
+            Grain::Const(grain) => grain,
+            Grain::AtLaunch | Grain::Block => u32::MAX,
+        }
+    }
 }
 
 impl Items {
-    /// Computes the item at hand of rows of this extent. An item has `grain` elements, the last of a row fewer.
+    /// Computes the item at hand of rows of this extent.
     pub(super) fn of(body: &mut Body<'_>, extent: &DimExpr, grain: Grain) -> Items {
         let cols = body.extent(extent);
         let mut top = body.top();
@@ -45,6 +58,14 @@ impl Items {
             Grain::AtLaunch => {
                 let (grain, one) = (top.builtin(Builtin::Grain), top.index(1));
                 (grain, top.apply(Op::Sub, &[grain, one]))
+            }
+            Grain::Block => {
+                let (col, len) = (top.builtin(Builtin::BlockStart), top.builtin(Builtin::BlockLen));
+                let row = top.declare(INDEX);
+                let mut b = body.item();
+                let before = b.apply(Op::Mul, &[row, cols]);
+                let element = b.apply(Op::Add, &[before, col]);
+                return Items { item: row, row, col, element, len };
             }
         };
         let padded = top.apply(Op::Add, &[cols, up]);

@@ -24,9 +24,10 @@ const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
 pub(super) fn pointwise(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
     let dims = dims(work.graph, work.group, &work.operands);
     match facts.vector {
-        Vectors::Loops(grain) => {
-            line(work, facts, &dims).into_iter().chain([on_cpu(work, facts, &dims, grain)]).collect()
-        }
+        Vectors::Loops(grain) => line(work, facts, &dims)
+            .into_iter()
+            .chain([on_cpu(work, facts, &dims, Grain::Const(grain))])
+            .collect(),
         Vectors::Lanes(most) => {
             let one = dims.iter().all(|dim| dim.extent.as_const() == Some(1));
             let alone = one || !work.group.unrolled.is_empty();
@@ -146,10 +147,10 @@ fn elements(body: &mut Body<'_>, element: Value, lanes: u8) -> Vec<Stmt> {
     stmts
 }
 
-/// The kernel of the CPU over these dims, whose items are runs of at most `grain` elements.
-pub(super) fn on_cpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], grain: u32) -> Scheduled {
+/// The kernel of the CPU over these dims, whose items are runs of elements.
+pub(super) fn on_cpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], grain: Grain) -> Scheduled {
     let mut body = Body::new(work, facts, dims, work.name.into(), (IndexWidth::Bits64, Addressing::Whole));
-    let items = Items::of(&mut body, &dims[dims.len() - 1].extent, Grain::Const(grain));
+    let items = Items::of(&mut body, &dims[dims.len() - 1].extent, grain);
     let Items { row, element, col, len, .. } = items;
     let mut coordinates = body.decode_outer(row);
     coordinates.push(col);
@@ -157,7 +158,7 @@ pub(super) fn on_cpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], gr
     let (mut inside, inner) = body.take();
     inside.push(Stmt::Vector { len, body: inner, folds: vec![] });
     items.distribute(&mut body, inside);
-    scheduled(dims, body, vec![], grain)
+    scheduled(dims, body, vec![], grain.most())
 }
 
 /// The bytes of the operands that are read out of order and may not fit in one binding, each number once.

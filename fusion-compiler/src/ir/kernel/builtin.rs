@@ -42,6 +42,10 @@ pub enum Builtin {
     GridSize,
     /// Elements of an item that does not end its row; the CPU only.
     Grain,
+    /// First column of the block at hand, if an item is a block of a row; the CPU only.
+    BlockStart,
+    /// Columns of the block at hand; the CPU only.
+    BlockLen,
     /// First item of this thread; the CPU only, formed by `legalize`.
     RangeStart,
     /// One past the last item of this thread; the CPU only, formed by `legalize`.
@@ -70,6 +74,8 @@ impl Builtin {
             Builtin::GridId => "grid id",
             Builtin::GridSize => "grid size",
             Builtin::Grain => "grain",
+            Builtin::BlockStart => "block start",
+            Builtin::BlockLen => "block length",
             Builtin::RangeStart => "range start",
             Builtin::RangeEnd => "range end",
         }

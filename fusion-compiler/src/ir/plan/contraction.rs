@@ -37,14 +37,14 @@ pub enum Factor {
     Blocks(Blocks),
 }
 
-/// The kernel of blocks of an operand. Each of its items has elements that are contiguous in the operand.
+/// The kernel of blocks of an operand. An item is a run of contiguous elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocks {
     /// Number of the launch in the variant. The launch does not run by itself.
     pub launch: u16,
     /// Buffer of that launch that has the elements. It has no memory outside of blocks.
     pub buffer: u16,
-    /// True if an item has elements along the depth, false if it has some of the contraction's columns.
+    /// True if contiguous elements lie along the depth, false if they lie along the rows or columns.
     pub along_depth: bool,
 }
 

@@ -14,10 +14,10 @@ use super::{
     ColumnSpace, PartSteps, Stored, is_interleave_index, of_rows_in, place, scheduled, steps,
     stored_elements, stores,
 };
-use crate::fuse::is_op;
+use crate::fuse::{is_op, is_transcendental};
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, NodeId};
-use crate::ir::kernel::{IndexWidth, Lanes, Shared, SharedId, SharedLen, Stmt, Type, Value, Values};
+use crate::ir::kernel::{Expr, IndexWidth, Lanes, Shared, SharedId, SharedLen, Stmt, Type, Value, Values};
 use crate::ir::op::Op;
 use crate::target::TargetFacts;
 use crate::target::tuning_table::cpu;
@@ -139,7 +139,11 @@ impl RowBlock<'_> {
         // What is written is one run, in which each element is read at one place.
         let is_written = self.work.operands.iter().any(|operand| operand.access == Access::ReadWrite);
         let are_many = last.as_const().is_none_or(|count| count >= 2 * cpu::COLUMN_TERMS);
-        of_one.len() <= cpu::COLUMN_STATEMENTS_MAX && !is_written && are_many
+        // The code of a transcendental operation is long, and takes longer than the memory.
+        let is_long =
+            |stmt: &Stmt| matches!(stmt, Stmt::Let(_, Expr::Apply(op, _)) if is_transcendental(*op));
+        let is_short = of_one.len() <= cpu::COLUMN_STATEMENTS_MAX && !of_one.iter().any(is_long);
+        is_short && !is_written && are_many
     }
 
     /// Gives the results to the loop that stores them.

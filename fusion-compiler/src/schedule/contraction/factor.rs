@@ -6,9 +6,10 @@ use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, AxisId, NodeId, NodeKind};
 use crate::ir::kernel::Buffer;
-use crate::ir::plan::{Blocks, BufferArg, DEPTH, Factor, Footprint};
+use crate::ir::plan::{Blocks, BufferArg, Factor, Footprint};
+use crate::schedule::items::Grain;
 use crate::schedule::pointwise::on_cpu;
-use crate::schedule::space::{dims, dims_along};
+use crate::schedule::space::dims;
 use crate::schedule::split_reduction::{Stage, StageKind, memory};
 use crate::schedule::{Config, Operand, Scheduled, Scratch, Work};
 use crate::target::tuning_table::cpu;
@@ -49,7 +50,7 @@ impl Product {
         &self,
         work: &Work<'_>,
         facts: &TargetFacts,
-        (cols, scratch): (u32, &mut Vec<Scratch>),
+        scratch: &mut Vec<Scratch>,
         (id, name): (NodeId, &str),
         config: &mut Config,
     ) -> Option<Source> {
@@ -66,27 +67,20 @@ impl Product {
         stage.fill(&[]);
         stage.name = format!("{}_{name}", work.name);
         let own = stage.work();
-        let Vectors::Loops(run_len) = facts.vector else {
-            unreachable!("a driver computes tiles of the CPU")
-        };
-        // Strips of the driver are of one axis of columns.
-        let cols = Some((&self.cols, cols)).filter(|(axes, _)| axes.len() == 1);
-        let mut rows = [(&self.depth, DEPTH as u32)].into_iter().chain(cols);
-        let row = rows.find(|(axes, _)| own.group.order.ends_with(axes));
-        let row = row.filter(|_| is_simple(work, id)).and_then(|(axes, grain)| {
-            let outer = &own.group.order[..own.group.order.len() - axes.len()];
-            let (mut dims, row) = (dims_along(&own, outer), dims_along(&own, axes));
-            dims.extend(row.iter().cloned());
-            (row.len() == 1).then_some((dims, grain, *axes == self.depth))
-        });
-        let Some((dims, grain, along_depth)) = row else {
+        let all = dims(own.graph, own.group, &own.operands);
+        let lanes = if id == self.left { &self.rows } else { &self.cols };
+        let innermost = own.group.order.last();
+        let along_depth = innermost == self.depth.last();
+        if !is_simple(work, id) || !along_depth && innermost != lanes.last() {
             let mut operands = work.loads.values().map(|buffer| &work.operands[usize::from(buffer.0)]);
             let is_small = operands.any(|operand| operand.axes.len() >= made.axes.len());
-            let all = dims(own.graph, own.group, &own.operands);
-            config.push(on_cpu(&own, facts, &all, run_len));
+            let Vectors::Loops(run_len) = facts.vector else {
+                unreachable!("a driver computes tiles of the CPU")
+            };
+            config.push(on_cpu(&own, facts, &all, Grain::Const(run_len)));
             return is_small.then_some(Source { operand: made, blocks: None });
-        };
-        let kernel = Scheduled { of_blocks: true, ..on_cpu(&own, facts, &dims, grain) };
+        }
+        let kernel = Scheduled { of_blocks: true, ..on_cpu(&own, facts, &all, Grain::Block) };
         let buffer = kernel.buffers.iter().position(|buffer| buffer.slot == made.slot);
         let buffer = buffer.unwrap_or_else(|| unreachable!("the kernel stores the factor")) as u16;
         // A block is memory of the driver.
@@ -148,7 +142,12 @@ fn is_simple(work: &Work<'_>, id: NodeId) -> bool {
         match node.kind {
             NodeKind::Apply(op) if is_transcendental(op) => return false,
             NodeKind::Apply(_) => ops += 1,
-            NodeKind::Gather(_) | NodeKind::Reduce(..) => return false,
+            NodeKind::Reduce(..) => return false,
+            // The place is computed once for a run of elements.
+            NodeKind::Gather(_) => {
+                open.push(node.args[0]);
+                continue;
+            }
             NodeKind::Input(_)
             | NodeKind::Scalar(_)
             | NodeKind::Literal(_)

@@ -245,16 +245,30 @@ impl<'a> PreparedLaunch<'a> {
 
     /// Runs the items `first..end`. `streams` permits non-temporal stores to write-only buffers.
     pub(super) fn run(&self, first: usize, end: usize, streams: bool) {
-        self.run_with(first, end, streams, None);
+        self.run_with((first, end), streams, (None, None));
     }
 
     /// Runs the items `first..end` on their elements of a tile.
     pub(super) fn run_tile(&self, first: usize, end: usize, tile: Tile) {
-        self.run_with(first, end, false, Some(tile));
+        self.run_with((first, end), false, (Some(tile), None));
     }
 
-    fn run_with(&self, first: usize, end: usize, streams: bool, tile: Option<Tile>) {
-        let (from, to) = (self.items.start(first), self.items.start(end));
+    /// Runs the item of a row on the `len` columns from `col` on, which are the elements of a tile.
+    pub(super) fn run_block(&self, row: usize, (col, len): (usize, usize), tile: Tile) {
+        self.run_with((row, row + 1), false, (Some(tile), Some((col, len))));
+    }
+
+    fn run_with(
+        &self,
+        (first, end): (usize, usize),
+        streams: bool,
+        (tile, block): (Option<Tile>, Option<(usize, usize)>),
+    ) {
+        let (mut from, mut to) = (self.items.start(first), self.items.start(end));
+        if let Some((col, len)) = block {
+            from += col;
+            to = from + len;
+        }
         assert!(from <= to && to <= self.items.elements, "items are in order and within the space");
         let mut memory = ROWS.take();
         if memory.len() < self.row {
@@ -287,6 +301,7 @@ impl<'a> PreparedLaunch<'a> {
         // executor lets no other argument overlap a written one. A tile has the elements of these items.
         let mut args = unsafe { CpuArgs::new((first, end), &mut buffers, &self.uniforms, rows) }
             .with_grain(self.items.grain)
+            .with_block(block.unwrap_or_default())
             .prefetching(self.prefetcher);
         match self.program {
             // SAFETY: `launch` chose a function whose instructions this processor has.
@@ -362,11 +377,9 @@ impl Items {
         self.elements.saturating_mul(self.each)
     }
 
-    /// Returns the item that begins at an element.
-    pub(super) fn at(&self, element: usize) -> usize {
-        let item = element / self.cols * self.per_row + element % self.cols / self.grain;
-        debug_assert_eq!(self.start(item), element, "an item begins at the element");
-        item
+    /// Returns the number of elements in a row of the space.
+    pub(super) fn cols(&self) -> usize {
+        self.cols
     }
 
     /// Returns the first element of an item, or the number of elements for the item past the last.

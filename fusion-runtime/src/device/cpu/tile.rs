@@ -29,8 +29,18 @@ pub(super) fn run(kernel: &Kernel, args: &mut CpuArgs<'_>) {
         .clamp(runtime::TILE_LANES_MIN, runtime::TILE_LANES_MAX);
     let tile = tile / FOLD_LANES[0] * FOLD_LANES[0];
     let rows = rows(kernel, args);
-    Interpreter { kernel, range: args.range(), grain: args.grain(), memory, uniforms, columns, rows, tile }
-        .block(&kernel.body);
+    Interpreter {
+        kernel,
+        range: args.range(),
+        grain: args.grain(),
+        block: args.block(),
+        memory,
+        uniforms,
+        columns,
+        rows,
+        tile,
+    }
+    .block(&kernel.body);
 }
 
 /// Returns memory for each staged value of a row.
@@ -180,6 +190,7 @@ struct Interpreter<'k, 'm> {
     kernel: &'k Kernel,
     range: (usize, usize),
     grain: usize,
+    block: (usize, usize),
     memory: Vec<TypedBuffer<'m>>,
     uniforms: Vec<Scalar>,
     /// Lanes of each value. A value that is equal for all lanes has one element.
@@ -411,6 +422,8 @@ impl Interpreter<'_, '_> {
                 *out = self.rows[usize::from(id.0)].slice(first..first + tile.count);
             }
             Expr::Builtin(Builtin::Grain) => out.push(position(self.grain)),
+            Expr::Builtin(Builtin::BlockStart) => out.push(position(self.block.0)),
+            Expr::Builtin(Builtin::BlockLen) => out.push(position(self.block.1)),
             Expr::Builtin(Builtin::RangeStart) => out.push(position(self.range.0)),
             Expr::Builtin(Builtin::RangeEnd) => out.push(position(self.range.1)),
             Expr::Pack(_) | Expr::Lane(..) | Expr::Shuffle(..) | Expr::Product(..) | Expr::Builtin(_) => {

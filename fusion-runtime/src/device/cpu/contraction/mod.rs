@@ -29,7 +29,10 @@ use super::memory::{CpuMemory, Pool};
 use crate::isa::Isa;
 use microkernel::{Accumulate, Microkernels, Panels};
 use pack::{Direction, Operand};
-use source::{BlockKernel, STEPS, Source};
+use source::{Block, BlockKernel, Source};
+
+/// Steps of the depth that a task packs for all columns of a strip. A divisor of `DEPTH`.
+const PART_STEPS: usize = 32;
 
 /// A contraction whose extents and operands are known.
 struct Resolved<'a, T: 'static> {
@@ -190,52 +193,35 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
 
     /// Returns the number of tasks that pack the columns of a strip for a block of the depth.
     fn right_parts(&self, cols: (usize, usize)) -> usize {
-        match self.right.columns() {
-            Some(_) => DEPTH / STEPS,
-            None => (cols.1 - cols.0).div_ceil(self.kernels.cols),
+        match self.right.has_runs_of_lanes() {
+            true => DEPTH / PART_STEPS,
+            false => (cols.1 - cols.0).div_ceil(self.kernels.cols),
         }
     }
 
     /// Packs a part of a block of the depth into memory for the whole depth.
     ///
-    /// A part is a panel of columns, or some steps of all columns if a kernel computes columns.
+    /// A part is a panel of columns, or some steps of all columns if a kernel computes runs of columns.
     fn pack_right(
         &self,
         (batch, cols): (usize, (usize, usize)),
         (block, part): (usize, usize),
         memory: *mut T,
     ) -> Result<(), Failure> {
-        let (width, depth) = (self.kernels.cols, self.right.operand.depth());
+        let width = self.kernels.cols;
+        let depth = (block * DEPTH, (block * DEPTH + DEPTH).min(self.right.operand.depth()));
         let panels = (cols.1 - cols.0).div_ceil(width);
-        let (from, to) = (block * DEPTH, (block * DEPTH + DEPTH).min(depth));
-        let panel_at = |panel: usize, step: usize| {
-            let at = from * panels + (to - from) * panel + (step - from);
-            (memory.wrapping_add(at * width), width)
+        let (lanes, steps, first) = if self.right.has_runs_of_lanes() {
+            let from = (depth.0 + part * PART_STEPS).min(depth.1);
+            (cols, (from, (from + PART_STEPS).min(depth.1)), 0)
+        } else {
+            let first = cols.0 + part * width;
+            ((first, (first + width).min(cols.1)), depth, part)
         };
-        let lanes = |panel: usize, count: usize| (panel * width, width.min(count - panel * width));
-        if let Some(blocks) = self.right.columns() {
-            let (count, from) = (cols.1 - cols.0, from + part * STEPS);
-            let steps = to.saturating_sub(from).min(STEPS);
-            // The last block may have fewer parts.
-            if steps == 0 {
-                return Ok(());
-            }
-            let computed = Workspace::<T>::new(self.pool, steps * count)?;
-            let operand = self.right.steps(blocks, (batch, cols), (from, from + steps), computed.ptr(0));
-            for panel in 0..panels {
-                // SAFETY: the operand has the columns and steps. The memory has room for the panels of all
-                // blocks, or of this one.
-                unsafe { operand.pack(0, lanes(panel, count), (0, steps), panel_at(panel, from)) };
-            }
-            return Ok(());
-        }
-        let computed = Workspace::<T>::new(self.pool, self.right.memory(width, to - from))?;
-        let (first, count) = lanes(part, cols.1 - cols.0);
-        let lanes = (cols.0 + first, count);
-        // SAFETY: the columns and depths are those of the operand, the memory has room as above, and `computed`
-        // is as large as the source asks for.
-        unsafe { self.right.pack(batch, lanes, (from, to), panel_at(part, from), computed.ptr(0)) };
-        Ok(())
+        let out = memory.wrapping_add((depth.0 * panels + (depth.1 - depth.0) * first) * width);
+        // SAFETY: the columns and depths are those of the operand. The memory has room for the panels of all
+        // blocks, or of this one.
+        unsafe { self.right.pack(Block { batch, lanes, depth, steps }, (out, width), self.pool) }
     }
 
     /// Computes a box and runs the launch's kernel on it. `right` returns the packed columns of a block of the
@@ -245,10 +231,8 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
         let (rows, cols) = (of.rows.1 - of.rows.0, of.cols.1 - of.cols.0);
         let depth = self.left.operand.depth();
         let padded = rows.next_multiple_of(kernels.rows);
-        let computed = self.left.memory(kernels.rows, DEPTH);
-        let memory = Workspace::<T>::new(self.pool, padded * DEPTH + rows * cols + computed)?;
+        let memory = Workspace::<T>::new(self.pool, padded * DEPTH + rows * cols)?;
         let (left, tile) = (memory.ptr(0), memory.ptr(padded * DEPTH));
-        let computed = memory.ptr(padded * DEPTH + rows * cols);
         if depth == 0 {
             // SAFETY: the memory has room for the tile.
             unsafe { std::slice::from_raw_parts_mut(tile, rows * cols).fill(T::default()) };
@@ -256,15 +240,10 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
         for (block, from) in (0..depth).step_by(DEPTH).enumerate() {
             let len = DEPTH.min(depth - from);
             let right = right(block)?;
-            for first in (0..rows).step_by(kernels.rows) {
-                let lanes = (of.rows.0 + first, kernels.rows.min(rows - first));
-                // SAFETY: the rows and depths are those of the operand. There is room for all rows, and for the
-                // elements that a kernel computes.
-                unsafe {
-                    let panel = (left.add(first * len), kernels.rows);
-                    self.left.pack(of.batch, lanes, (from, from + len), panel, computed);
-                }
-            }
+            let depth = (from, from + len);
+            let block_of_rows = Block { batch: of.batch, lanes: of.rows, depth, steps: depth };
+            // SAFETY: the rows and depths are those of the operand, and there is room for all rows.
+            unsafe { self.left.pack(block_of_rows, (left, kernels.rows), self.pool)? };
             for col in (0..cols).step_by(kernels.cols) {
                 for row in (0..rows).step_by(kernels.rows) {
                     // SAFETY: the panels were packed with `len` steps, and the tile has all rows and columns.

@@ -112,6 +112,15 @@ impl Direction {
         self.0.last().map_or(1, |(extent, _)| extent - at % extent)
     }
 
+    /// Returns the offsets and lengths of contiguous elements with the coordinates `from..to`, in order.
+    pub(super) fn contiguous(&self, (from, to): (usize, usize)) -> impl Iterator<Item = (usize, usize)> {
+        let stride = self.stride();
+        self.runs(from, to).flat_map(move |run| {
+            let (count, len) = if stride == 1 { (1, run.len) } else { (run.len, 1) };
+            (0..count).map(move |number| (run.offset + number * stride, len))
+        })
+    }
+
     /// Returns the coordinates `from..to` in runs along the innermost axis.
     fn runs(&self, from: usize, to: usize) -> impl Iterator<Item = StridedRun> {
         let mut at = from;
@@ -134,7 +143,7 @@ pub(super) struct Operand<T> {
     /// Rows of a left operand, columns of a right one.
     pub(super) lanes: Direction,
     /// The axes that are summed over.
-    depth: Direction,
+    pub(super) depth: Direction,
 }
 
 /// A function that packs a panel. See `Operand::pack`.
@@ -147,13 +156,8 @@ impl<T> Operand<T> {
     }
 
     /// Makes an operand with elements of the same dtype at `from`.
-    pub(super) fn at(&self, from: *const u8, lanes: Direction, depth: Direction) -> Operand<T> {
+    pub(super) fn at(&self, from: *const u8, (lanes, depth): (Direction, Direction)) -> Operand<T> {
         Operand { from, pack: self.pack, lanes, depth }
-    }
-
-    /// Returns the offset of the element of a lane at a depth.
-    pub(super) fn element(&self, lane: usize, depth: usize) -> usize {
-        self.lanes.offset(lane) + self.depth.offset(depth)
     }
 
     /// Returns the number of elements that are summed over.
