@@ -3,7 +3,6 @@
 //! An operand is read by strides, so names may lie in memory in any order. Elements of 8 and 16 bits are
 //! widened on the way. Lanes of a panel that the operand lacks are 0, and no product that uses them is kept.
 
-use std::array;
 use std::num::Wrapping;
 
 use half::{bf16, f16};
@@ -256,7 +255,11 @@ unsafe fn whole<E: Widen, const WIDTH: usize>(
         // SAFETY: the caller's contract.
         unsafe {
             let lanes = from.add(step * stride).cast::<[E; WIDTH]>().read_unaligned();
-            out.add(step * WIDTH).cast::<[E::Wide; WIDTH]>().write_unaligned(lanes.map(E::widen));
+            let mut wide = [E::Wide::default(); WIDTH];
+            for lane in 0..WIDTH {
+                wide[lane] = lanes[lane].widen();
+            }
+            out.add(step * WIDTH).cast::<[E::Wide; WIDTH]>().write_unaligned(wide);
         }
     }
 }
@@ -305,13 +308,14 @@ unsafe fn transposed<E: Widen>(
             for step in (first..end).step_by(SQUARE) {
                 // SAFETY: the caller's contract.
                 unsafe {
-                    let row = |i: usize| {
-                        let row = from.add(offsets[lane + i] + step).cast::<[E; SQUARE]>();
-                        row.read_unaligned().map(E::widen)
-                    };
-                    let rows: [[E::Wide; SQUARE]; SQUARE] = array::from_fn(row);
-                    let columns: [[E::Wide; SQUARE]; SQUARE] =
-                        array::from_fn(|i| array::from_fn(|row| rows[row][i]));
+                    // Loops, since closures over arrays are calls in some builds.
+                    let mut columns = [[E::Wide::default(); SQUARE]; SQUARE];
+                    for i in 0..SQUARE {
+                        let row = from.add(offsets[lane + i] + step).cast::<[E; SQUARE]>().read_unaligned();
+                        for j in 0..SQUARE {
+                            columns[j][i] = row[j].widen();
+                        }
+                    }
                     for (i, column) in columns.into_iter().enumerate() {
                         let out = out.add((step + i) * width + lane);
                         out.cast::<[E::Wide; SQUARE]>().write_unaligned(column);
