@@ -1,6 +1,7 @@
 //! Trains a classifier of two layers on handwritten digits.
 //!
-//! Forward and backward pass are fused kernels, and AdamW is one launch per step.
+//! Forward and backward pass are fused kernels, and AdamW is one launch per step. On the CPU the program is 2.4 times as fast
+//! as with a reduction for each element of a product (`benches/results/contractions.md`).
 //! `cargo run --release --example digits -- digits.svg [cpu|wgpu|cuda]` draws the loss and the confusion
 //! matrix.
 

@@ -10,7 +10,7 @@ mod tiles;
 
 use std::collections::BTreeMap;
 
-use factor::Source;
+use factor::FactorSource;
 
 use super::items::Grain;
 use super::pointwise::on_cpu;
@@ -197,7 +197,7 @@ impl Product {
         work: &Work<'_>,
         facts: &TargetFacts,
         (cols, scratch): (u32, &mut Vec<Scratch>),
-        factors: [Source; 2],
+        factors: [FactorSource; 2],
     ) -> Scheduled {
         let (mut graph, order) = (work.graph.clone(), work.group.order.clone());
         let sum = work.graph.node(self.sum);
@@ -242,7 +242,7 @@ impl Product {
         work: &Work<'_>,
         mut finish: Scheduled,
         (tile, inner): (u16, &[AxisId]),
-        factors: &[Source; 2],
+        factors: &[FactorSource; 2],
     ) -> Scheduled {
         let graph = work.graph;
         let extent = |axis: &AxisId| &graph.axis(*axis).extent;

@@ -16,14 +16,14 @@ use crate::target::tuning_table::cpu;
 use crate::target::{TargetFacts, Vectors};
 
 /// The place of a factor's elements.
-pub(super) struct Source {
+pub(super) struct FactorSource {
     /// The elements as a tensor.
     pub(super) operand: Operand,
     /// The kernel that computes blocks of the tensor, which is never stored; none for a tensor in memory.
     blocks: Option<Blocks>,
 }
 
-impl Source {
+impl FactorSource {
     /// Returns the factor as the driver sees it: a buffer that the kernel of tiles reads, too, a further one, or
     /// another kernel.
     pub(super) fn bind(&self, finish: &mut Scheduled) -> Factor {
@@ -53,9 +53,9 @@ impl Product {
         scratch: &mut Vec<Scratch>,
         (id, name): (NodeId, &str),
         config: &mut Config,
-    ) -> Option<Source> {
+    ) -> Option<FactorSource> {
         if let Some(operand) = plain(work, id) {
-            return Some(Source { operand, blocks: None });
+            return Some(FactorSource { operand, blocks: None });
         }
         let order = order(work, id);
         let known =
@@ -78,7 +78,7 @@ impl Product {
                 unreachable!("a driver computes tiles of the CPU")
             };
             config.push(on_cpu(&own, facts, &all, Grain::Const(run_len)));
-            return is_small.then_some(Source { operand: made, blocks: None });
+            return is_small.then_some(FactorSource { operand: made, blocks: None });
         }
         let kernel = Scheduled { of_blocks: true, ..on_cpu(&own, facts, &all, Grain::Block) };
         let buffer = kernel.buffers.iter().position(|buffer| buffer.slot == made.slot);
@@ -89,7 +89,7 @@ impl Product {
         }
         config.push(kernel);
         let launch = config.len() as u16 - 1;
-        Some(Source { operand: made, blocks: Some(Blocks { launch, buffer, along_depth }) })
+        Some(FactorSource { operand: made, blocks: Some(Blocks { launch, buffer, along_depth }) })
     }
 }
 

@@ -99,7 +99,7 @@ pub(super) fn launch(
         prepared.run_all();
         return Ok(());
     };
-    let mut producers: SmallVec<[contraction::Producer<'_>; 2]> = SmallVec::new();
+    let mut producers: SmallVec<[contraction::PreparedProducer<'_>; 2]> = SmallVec::new();
     for producer in call.producers {
         let tile = of.blocks_of(producer.number).map(|blocks| blocks.buffer);
         let call = Call { buffers: &producer.buffers, ..*call };
@@ -264,11 +264,10 @@ impl<'a> PreparedLaunch<'a> {
         streams: bool,
         (tile, block): (Option<Tile>, Option<(usize, usize)>),
     ) {
-        let (mut from, mut to) = (self.items.start(first), self.items.start(end));
-        if let Some((col, len)) = block {
-            from += col;
-            to = from + len;
-        }
+        let (from, to) = match block {
+            None => (self.items.start(first), self.items.start(end)),
+            Some((col, len)) => (first * self.items.cols + col, first * self.items.cols + col + len),
+        };
         assert!(from <= to && to <= self.items.elements, "items are in order and within the space");
         let mut memory = ROWS.take();
         if memory.len() < self.row {

@@ -29,7 +29,7 @@ use super::memory::{CpuMemory, Pool};
 use crate::isa::Isa;
 use microkernel::{Accumulate, Microkernels, Panels};
 use pack::{Direction, Operand};
-use source::{Block, BlockKernel, Source};
+use source::{BlockKernel, LaneBlock, OperandSource, PanelMemory};
 
 /// Steps of the depth that a task packs for all columns of a strip. A divisor of `DEPTH`.
 const PART_STEPS: usize = 32;
@@ -38,8 +38,8 @@ const PART_STEPS: usize = 32;
 struct Resolved<'a, T: 'static> {
     launch: &'a PreparedLaunch<'a>,
     kernels: &'static Microkernels<T>,
-    left: Source<'a, T>,
-    right: Source<'a, T>,
+    left: OperandSource<'a, T>,
+    right: OperandSource<'a, T>,
     /// Row of the launch's space for each coordinate of the batch.
     batch: Direction,
     /// Row of the launch's space for each row of a product.
@@ -75,13 +75,13 @@ pub(super) enum Failure {
 }
 
 /// A launch of the same variant, with its number, whose kernel computes blocks of an operand.
-pub(super) type Producer<'a> = (usize, PreparedLaunch<'a>);
+pub(super) type PreparedProducer<'a> = (usize, PreparedLaunch<'a>);
 
 /// Runs a launch whose kernel finishes the tiles of a contraction.
 pub(super) fn run(
     launch: &PreparedLaunch<'_>,
     of: &Contraction,
-    producers: &[Producer<'_>],
+    producers: &[PreparedProducer<'_>],
     context: (Isa, &Arc<Pool>, &[i64]),
 ) -> Result<(), Failure> {
     let launches = (launch, producers);
@@ -98,7 +98,7 @@ pub(super) fn run(
 
 impl<'a, T: Accumulate> Resolved<'a, T> {
     fn new(
-        (launch, producers): (&'a PreparedLaunch<'a>, &'a [Producer<'a>]),
+        (launch, producers): (&'a PreparedLaunch<'a>, &'a [PreparedProducer<'a>]),
         of: &Contraction,
         (isa, pool, symbols): (Isa, &'a Arc<Pool>, &[i64]),
     ) -> Option<Resolved<'a, T>> {
@@ -112,13 +112,13 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
             let (buffer, blocks) = match factor {
                 Factor::Buffer(number) => (launch.buffers.get(usize::from(number))?, None),
                 Factor::Blocks(Blocks { launch, buffer, along_depth }) => {
-                    let is_it = |(number, _): &&Producer<'_>| *number == usize::from(launch);
+                    let is_it = |(number, _): &&PreparedProducer<'_>| *number == usize::from(launch);
                     let (launch, buffer) = (&producers.iter().find(is_it)?.1, usize::from(buffer));
                     (launch.buffers.get(buffer)?, Some(BlockKernel { launch, buffer, along_depth }))
                 }
             };
             let operand = Operand::new(buffer.ptr, T::packer(buffer.dtype)?, lanes, depth);
-            Some(Source { operand, batch: direction(&of.batch, stride)?, blocks })
+            Some(OperandSource { operand, batch: direction(&of.batch, stride)?, blocks })
         };
         let [space, left, right]: [Stride; 3] = [|axis| &axis.space, |axis| &axis.left, |axis| &axis.right];
         Some(Resolved {
@@ -210,7 +210,6 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
     ) -> Result<(), Failure> {
         let width = self.kernels.cols;
         let depth = (block * DEPTH, (block * DEPTH + DEPTH).min(self.right.operand.depth()));
-        let panels = (cols.1 - cols.0).div_ceil(width);
         let (lanes, steps, first) = if self.right.has_runs_of_lanes() {
             let from = (depth.0 + part * PART_STEPS).min(depth.1);
             (cols, (from, (from + PART_STEPS).min(depth.1)), 0)
@@ -218,10 +217,11 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
             let first = cols.0 + part * width;
             ((first, (first + width).min(cols.1)), depth, part)
         };
-        let out = memory.wrapping_add((depth.0 * panels + (depth.1 - depth.0) * first) * width);
+        let before = depth.0 * (cols.1 - cols.0).div_ceil(width) + (depth.1 - depth.0) * first;
+        let panels = PanelMemory { first: memory.wrapping_add(before * width), width };
         // SAFETY: the columns and depths are those of the operand. The memory has room for the panels of all
         // blocks, or of this one.
-        unsafe { self.right.pack(Block { batch, lanes, depth, steps }, (out, width), self.pool) }
+        unsafe { self.right.pack(LaneBlock { batch, lanes, depth, steps }, panels, self.pool) }
     }
 
     /// Computes a box and runs the launch's kernel on it. `right` returns the packed columns of a block of the
@@ -241,9 +241,10 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
             let len = DEPTH.min(depth - from);
             let right = right(block)?;
             let depth = (from, from + len);
-            let block_of_rows = Block { batch: of.batch, lanes: of.rows, depth, steps: depth };
+            let lanes = LaneBlock { batch: of.batch, lanes: of.rows, depth, steps: depth };
+            let panels = PanelMemory { first: left, width: kernels.rows };
             // SAFETY: the rows and depths are those of the operand, and there is room for all rows.
-            unsafe { self.left.pack(block_of_rows, (left, kernels.rows), self.pool)? };
+            unsafe { self.left.pack(lanes, panels, self.pool)? };
             for col in (0..cols).step_by(kernels.cols) {
                 for row in (0..rows).step_by(kernels.rows) {
                     // SAFETY: the panels were packed with `len` steps, and the tile has all rows and columns.

@@ -12,7 +12,7 @@ use crate::device::cpu::memory::Pool;
 const STEPS: usize = 32;
 
 /// One side of the products: a tensor with elements for each coordinate of the batch, lane and depth.
-pub(super) struct Source<'a, T> {
+pub(super) struct OperandSource<'a, T> {
     pub(super) operand: Operand<T>,
     /// Offset of a product's elements, by the coordinate of the batch.
     pub(super) batch: Direction,
@@ -31,7 +31,7 @@ pub(super) struct BlockKernel<'a> {
 
 /// Lanes and steps of an operand that become panels.
 #[derive(Clone, Copy)]
-pub(super) struct Block {
+pub(super) struct LaneBlock {
     /// Coordinate of the batch.
     pub(super) batch: usize,
     pub(super) lanes: (usize, usize),
@@ -41,7 +41,7 @@ pub(super) struct Block {
     pub(super) steps: (usize, usize),
 }
 
-impl<T: Copy + Default> Source<'_, T> {
+impl<T: Copy + Default> OperandSource<'_, T> {
     /// Returns the number of lanes.
     pub(super) fn lanes(&self) -> usize {
         self.operand.lanes.len()
@@ -52,61 +52,104 @@ impl<T: Copy + Default> Source<'_, T> {
         self.blocks.as_ref().is_some_and(|blocks| !blocks.along_depth)
     }
 
-    /// Packs a block into panels of `width` lanes, which lie one after another from `out` on.
+    /// Packs a block into panels, of which `panels` tells the memory.
     ///
     /// # Safety
     ///
     /// The operand has the lanes and depths, and there is room for the panels.
     pub(super) unsafe fn pack(
         &self,
-        of: Block,
-        (out, width): (*mut T, usize),
+        of: LaneBlock,
+        panels: PanelMemory<T>,
         pool: &Arc<Pool>,
     ) -> Result<(), Failure> {
-        let (count, (from, to)) = (of.lanes.1 - of.lanes.0, of.depth);
         let start = self.batch.offset(of.batch);
-        let panel = |number: usize, step: usize| {
-            (out.wrapping_add((number * (to - from) + step - from) * width), width)
-        };
-        let lanes = |number: usize| (number * width, width.min(count - number * width));
-        let panels = 0..count.div_ceil(width);
-        let Some(blocks) = &self.blocks else {
-            for number in panels {
-                let (first, count) = lanes(number);
-                let lanes = (of.lanes.0 + first, count);
-                // SAFETY: the caller's contract.
-                unsafe { self.operand.pack(start, lanes, of.steps, panel(number, of.steps.0)) };
+        match &self.blocks {
+            None => {
+                for (lanes, panel) in panels.all(of, of.steps.0) {
+                    // SAFETY: the caller's contract.
+                    unsafe { self.operand.pack(start, (of.lanes.0 + lanes.0, lanes.1), of.steps, panel) };
+                }
+                Ok(())
             }
-            return Ok(());
-        };
-        let (steps, at_once) = (of.steps.1 - of.steps.0, if blocks.along_depth { width } else { STEPS });
-        let memory = Workspace::<T>::new(pool, at_once * if blocks.along_depth { steps } else { count })?;
-        let memory = memory.ptr(0);
-        if blocks.along_depth {
-            for number in panels {
-                let (first, count) = lanes(number);
-                let lanes = of.lanes.0 + first..of.lanes.0 + first + count;
-                let each = lanes.map(|lane| start + self.operand.lanes.offset(lane));
-                blocks.compute(each, || self.operand.depth.contiguous(of.steps), memory.cast());
-                let directions = (Direction::new([(count, steps)]), Direction::new([(steps, 1)]));
-                let block = self.operand.at(memory.cast(), directions);
-                // SAFETY: the block has these lanes and steps, and the panel has room by the caller's contract.
-                unsafe { block.pack(0, (0, count), (0, steps), panel(number, of.steps.0)) };
-            }
-            return Ok(());
+            // SAFETY: the caller's contract.
+            Some(blocks) if blocks.along_depth => unsafe { self.panel_by_panel(blocks, of, panels, pool) },
+            // SAFETY: the caller's contract.
+            Some(blocks) => unsafe { self.steps_by_steps(blocks, of, panels, pool) },
         }
+    }
+
+    /// Computes the lanes of one panel after another, with runs along the depth.
+    ///
+    /// # Safety
+    ///
+    /// See `pack`.
+    unsafe fn panel_by_panel(
+        &self,
+        blocks: &BlockKernel<'_>,
+        of: LaneBlock,
+        panels: PanelMemory<T>,
+        pool: &Arc<Pool>,
+    ) -> Result<(), Failure> {
+        let (start, steps) = (self.batch.offset(of.batch), of.steps.1 - of.steps.0);
+        let memory = Workspace::<T>::new(pool, panels.width * steps)?;
+        for ((first, count), panel) in panels.all(of, of.steps.0) {
+            let lanes = of.lanes.0 + first..of.lanes.0 + first + count;
+            let each = lanes.map(|lane| start + self.operand.lanes.offset(lane));
+            blocks.compute(each, || self.operand.depth.contiguous(of.steps), memory.ptr(0).cast());
+            let directions = (Direction::new([(count, steps)]), Direction::new([(steps, 1)]));
+            let block = self.operand.at(memory.ptr(0).cast(), directions);
+            // SAFETY: the block has these lanes and steps, and the panel has room by the caller's contract.
+            unsafe { block.pack(0, (0, count), (0, steps), panel) };
+        }
+        Ok(())
+    }
+
+    /// Computes some steps of all lanes before the next steps, with runs along the lanes.
+    ///
+    /// # Safety
+    ///
+    /// See `pack`.
+    unsafe fn steps_by_steps(
+        &self,
+        blocks: &BlockKernel<'_>,
+        of: LaneBlock,
+        panels: PanelMemory<T>,
+        pool: &Arc<Pool>,
+    ) -> Result<(), Failure> {
+        let (start, count) = (self.batch.offset(of.batch), of.lanes.1 - of.lanes.0);
+        let memory = Workspace::<T>::new(pool, STEPS * count)?;
         for first in (of.steps.0..of.steps.1).step_by(STEPS) {
             let steps = STEPS.min(of.steps.1 - first);
             let each = (first..first + steps).map(|step| start + self.operand.depth.offset(step));
-            blocks.compute(each, || self.operand.lanes.contiguous(of.lanes), memory.cast());
+            blocks.compute(each, || self.operand.lanes.contiguous(of.lanes), memory.ptr(0).cast());
             let directions = (Direction::new([(count, 1)]), Direction::new([(steps, count)]));
-            let block = self.operand.at(memory.cast(), directions);
-            for number in panels.clone() {
-                // SAFETY: as above.
-                unsafe { block.pack(0, lanes(number), (0, steps), panel(number, first)) };
+            let block = self.operand.at(memory.ptr(0).cast(), directions);
+            for (lanes, panel) in panels.all(of, first) {
+                // SAFETY: the block has these lanes and steps, and the panel has room by the caller's contract.
+                unsafe { block.pack(0, lanes, (0, steps), panel) };
             }
         }
         Ok(())
+    }
+}
+
+/// The memory of panels, which lie one after another and have so many lanes each.
+#[derive(Clone, Copy)]
+pub(super) struct PanelMemory<T> {
+    pub(super) first: *mut T,
+    pub(super) width: usize,
+}
+
+impl<T> PanelMemory<T> {
+    /// Returns the first lane and the number of lanes of each panel of a block, and the panel from a step on.
+    fn all(self, of: LaneBlock, step: usize) -> impl Iterator<Item = ((usize, usize), (*mut T, usize))> {
+        let (count, width) = (of.lanes.1 - of.lanes.0, self.width);
+        let (depth, ahead) = (of.depth.1 - of.depth.0, step - of.depth.0);
+        (0..count.div_ceil(width)).map(move |number| {
+            let panel = self.first.wrapping_add((number * depth + ahead) * width);
+            ((number * width, width.min(count - number * width)), (panel, width))
+        })
     }
 }
 
