@@ -80,6 +80,10 @@ fuse! {
     }
     pub(crate) fn by_rows(x: f32[K, M], z: f32[M], w: f32[K, N]) -> f32[M, N] { matmul(relu(x + z), w, K) }
     pub(crate) fn dear(x: f32[M, K], w: f32[N, K]) -> f32[M, N] { matmul(tanh(x), exp(w), K) }
+    pub(crate) fn long(x: f32[M, K], w: f32[K, N]) -> f32[M, N] {
+        matmul(abs(abs(x - 0.25) - 0.5) * (x + 2.0), relu(relu(w + 0.5) - 0.25) * (w - 2.0), K)
+    }
+    pub(crate) fn inner_batch(x: f32[M, K, B], w: f32[K, N]) -> f32[B, M, N] { matmul(x * 2.0 + 1.0, w, K) }
     pub(crate) fn two_axes(x: f32[M, J, K], w: f32[K, J, N]) -> f32[M, N] {
         matmul(abs(x - 0.5), relu(w + 0.5), (J, K))
     }
@@ -288,6 +292,18 @@ fn factors_are_computed_in_any_layout() {
             let left = |l: usize, i: usize| (y.at(&[l, i]) + u.at(&[i])).max(0.0);
             let terms = |i: &[usize]| (0..k).map(|l| left(l, i[0]) * w.at(&[l, i[1]])).collect();
             check(&what("by rows"), &made, terms, same)?;
+
+            let made = long(&on_x, &on_w)?;
+            let left = |x: f64| ((x - 0.25).abs() - 0.5).abs() * (x + 2.0);
+            let right = |w: f64| ((w + 0.5).max(0.0) - 0.25).max(0.0) * (w - 2.0);
+            let term = |i: usize, j: usize, l: usize| left(x.at(&[i, l])) * right(w.at(&[l, j]));
+            check(&what("long"), &made, |i| (0..k).map(|l| term(i[0], i[1], l)).collect(), same)?;
+
+            let b = Numbers::new(9, &[m, k, 3]);
+            let made = inner_batch(&b.on(device)?, &on_w)?;
+            let left = |b: f64| b * 2.0 + 1.0;
+            let term = |i: &[usize], l| left(b.at(&[i[1], l, i[0]])) * w.at(&[l, i[2]]);
+            check(&what("inner batch"), &made, |i| (0..k).map(|l| term(i, l)).collect(), same)?;
 
             let v = Numbers::new(8, &[n, k]);
             let made = dear(&on_x, &v.on(device)?)?;

@@ -389,7 +389,8 @@ impl LaunchSpec {
 ///
 /// A GPU thread or team takes `grain` elements at a time, so a launch distributes `⌈rows·cols / grain⌉`
 /// iterations. The CPU distributes items, which are runs of at most `grain` elements within a row; where
-/// `grain_min` is smaller, a launch on several threads cuts rows into more items.
+/// `grain_min` is smaller, a launch on several threads cuts rows into more items. An item of a kernel of blocks is
+/// a row, of which the driver says the block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Space {
     /// Product of the outer extents.

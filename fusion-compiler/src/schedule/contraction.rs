@@ -2,8 +2,8 @@
 //! that the other has.
 //!
 //! On the CPU, the device's driver computes the products in tiles, and one kernel of elements finishes each
-//! tile. Kernels of elements compute factors: few operations when the driver packs a block of the factor, others
-//! before, into memory (`factor.rs`). On GPUs, one kernel computes factors, products and elements (`tiles.rs`).
+//! tile. A kernel computes a factor of few operations whenever the driver packs a block of it, and stores another
+//! factor before (`factor.rs`). On GPUs, one kernel computes factors, products and elements (`tiles.rs`).
 
 mod factor;
 mod tiles;
@@ -51,7 +51,7 @@ pub(super) fn contraction(work: &Work<'_>, facts: &TargetFacts, scratch: &mut Ve
         return vec![];
     }
     let mut configs: Vec<Config> = match sizes.tiles {
-        Tiles::Driver(cols) => product.by_driver(work, facts, (cols, scratch)).into_iter().collect(),
+        Tiles::Driver(cols) => product.by_driver(work, facts, (cols, scratch)),
         Tiles::Teams(shapes) => {
             tiles::tiles(&product, work, facts, shapes).into_iter().map(|tiles| vec![tiles]).collect()
         }
@@ -163,18 +163,28 @@ impl Product {
         })
     }
 
-    /// Returns the config whose tiles the driver of the device computes, with at most `cols` columns each.
+    /// Returns the configs whose tiles the driver of the device computes, with at most `cols` columns each: with
+    /// factors in blocks, and with stored factors for calls whose runs of elements are too short.
     fn by_driver(
         &self,
         work: &Work<'_>,
         facts: &TargetFacts,
         (cols, scratch): (u32, &mut Vec<Scratch>),
-    ) -> Option<Config> {
-        let mut config = Config::new();
-        let mut source = |of| self.source(work, facts, scratch, of, &mut config);
-        let factors = [source((self.left, "left"))?, source((self.right, "right"))?];
-        config.push(self.finish(work, facts, (cols, scratch), factors));
-        Some(config)
+    ) -> Vec<Config> {
+        let mut configs = Vec::new();
+        for in_blocks in [true, false] {
+            let mut config = Config::new();
+            let mut source = |of| self.source(work, facts, (scratch, in_blocks), of, &mut config);
+            let factors = (source((self.left, "left")), source((self.right, "right")));
+            if let (Some(left), Some(right)) = factors {
+                config.push(self.finish(work, facts, (cols, scratch), [left, right]));
+                configs.push(config);
+            }
+            if configs.iter().flatten().all(|kernel| kernel.when.is_empty()) {
+                break;
+            }
+        }
+        configs
     }
 
     /// Returns all axes.
@@ -219,7 +229,8 @@ impl Product {
             stage.store(Store { node, ..store.clone() }, operand(buffer));
         }
         stage.fill(&[]);
-        stage.name = format!("{}_tiles", work.name);
+        let of_blocks = if factors.iter().any(FactorSource::is_in_blocks) { "_of_blocks" } else { "" };
+        stage.name = format!("{}_tiles{of_blocks}", work.name);
         let mut own = stage.work();
         for operand in own.operands.iter_mut().filter(|operand| operand.slot == tile.slot) {
             operand.access = Access::ReadWrite;

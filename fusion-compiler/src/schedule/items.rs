@@ -32,9 +32,9 @@ pub(super) struct Items {
 pub(super) enum Grain {
     /// So many, unless the item ends its row.
     Const(u32),
-    /// The same, but the launch chooses the number.
+    /// The launch chooses the number.
     AtLaunch,
-    /// A block of a row, anywhere: who runs the item says which.
+    /// Any block of a row, given by `BlockStart` and `BlockLen`.
     Block,
 }
 

@@ -209,7 +209,7 @@ fn on_gpu(
     let row_memory = if at_launch { staging.bytes(config) } else { DimExpr::constant(0) };
     let when = conditions(work, facts, space, config, &staging);
     let mut scheduled = scheduled(space, body, when);
-    scheduled.space.grain = config.rows_per_team;
+    (scheduled.space.grain, scheduled.space.grain_min) = (config.rows_per_team, config.rows_per_team);
     let left = || product(space.line()) - staging.len.clone();
     let unstaged_tail = part.map(|part| UnstagedTail { first: part.end, each: left() });
     let cluster = cluster.map_or(scheduled.cluster, |cluster| cluster.blocks);

@@ -197,6 +197,11 @@ pub mod cpu {
     ///
     /// Unmeasured.
     pub const CONTRACTION_BLOCK_OPS_MAX: usize = 4;
+    /// Extent of the shortest innermost dim of a factor that is computed in blocks. Each run along the dim is a
+    /// call.
+    ///
+    /// Unmeasured.
+    pub const CONTRACTION_BLOCK_RUN_MIN: i64 = 32;
     /// Largest number of columns of a tile. The packed columns of a block of the depth fit in a core's
     /// second cache.
     ///

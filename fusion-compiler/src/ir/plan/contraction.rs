@@ -37,7 +37,7 @@ pub enum Factor {
     Blocks(Blocks),
 }
 
-/// The kernel of blocks of an operand. An item is a run of contiguous elements.
+/// The kernel of blocks of an operand. A block is a run of contiguous elements of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocks {
     /// Number of the launch in the variant. The launch does not run by itself.

@@ -132,11 +132,10 @@ impl RowBlock<'_> {
         inside
     }
 
-    /// Whether what is so far is read and written for several elements at once: where there are as many, side by side, and little else is
-    /// done with each.
+    /// Returns true if several elements are combined between a load and a store of the partial result.
     fn takes_several(&self, of_one: &[Stmt]) -> bool {
         let last = &self.space.dims[self.space.dims.len() - 1].extent;
-        // What is written is one run, in which each element is read at one place.
+        // An operand that is read and written is one run, in which each element is read at one place.
         let is_written = self.work.operands.iter().any(|operand| operand.access == Access::ReadWrite);
         let are_many = last.as_const().is_none_or(|count| count >= 2 * cpu::COLUMN_TERMS);
         // The code of a transcendental operation is long, and takes longer than the memory.
@@ -242,7 +241,7 @@ impl RowBlock<'_> {
         self.part.as_ref().filter(|part| part.along == dim && part.count.is_some())
     }
 
-    /// Past the last elements along a dim of which there are as many as are taken at once.
+    /// Returns the end of the elements along a dim that are taken several at a time.
     fn whole(&self, body: &mut Body<'_>, dim: usize) -> Value {
         let extent = &self.space.dims[dim].extent;
         let part = self.part.as_ref().filter(|part| part.along == dim);

@@ -1,12 +1,14 @@
 //! The factors of a contraction on the CPU: tensors that the driver reads, and kernels that compute the others.
 
+use std::collections::BTreeSet;
+
 use super::Product;
 use crate::fuse::{Load, Store, is_transcendental};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, AxisId, NodeId, NodeKind};
 use crate::ir::kernel::Buffer;
-use crate::ir::plan::{Blocks, BufferArg, Factor, Footprint};
+use crate::ir::plan::{Blocks, BufferArg, Condition, Factor, Footprint};
 use crate::schedule::items::Grain;
 use crate::schedule::pointwise::on_cpu;
 use crate::schedule::space::dims;
@@ -24,6 +26,11 @@ pub(super) struct FactorSource {
 }
 
 impl FactorSource {
+    /// Returns true if a kernel computes blocks of the factor.
+    pub(super) fn is_in_blocks(&self) -> bool {
+        self.blocks.is_some()
+    }
+
     /// Returns the factor as the driver sees it: a buffer that the kernel of tiles reads, too, a further one, or
     /// another kernel.
     pub(super) fn bind(&self, finish: &mut Scheduled) -> Factor {
@@ -44,13 +51,16 @@ impl FactorSource {
 }
 
 impl Product {
-    /// Returns the source of a factor, unless the factor would have to be stored and has more dims than any tensor
-    /// that it is computed from. Appends the kernel that computes the factor, if any, to the config.
+    /// Returns the source of a factor. Appends the kernel that computes the factor, if any, to the config: block by
+    /// block if `in_blocks` permits it, and else into memory.
+    ///
+    /// The result is `None` for a factor that would be stored and has more dims than any tensor that it is computed
+    /// from.
     pub(super) fn source(
         &self,
         work: &Work<'_>,
         facts: &TargetFacts,
-        scratch: &mut Vec<Scratch>,
+        (scratch, in_blocks): (&mut Vec<Scratch>, bool),
         (id, name): (NodeId, &str),
         config: &mut Config,
     ) -> Option<FactorSource> {
@@ -58,6 +68,13 @@ impl Product {
             return Some(FactorSource { operand, blocks: None });
         }
         let order = order(work, id);
+        let lanes = if id == self.left { &self.rows } else { &self.cols };
+        let along_depth = order.last() == self.depth.last();
+        let in_blocks = in_blocks && is_simple(work, id) && (along_depth || order.last() == lanes.last());
+        let mut operands = work.loads.values().map(|buffer| &work.operands[usize::from(buffer.0)]);
+        if !in_blocks && operands.all(|operand| operand.axes.len() < order.len()) {
+            return None;
+        }
         let known =
             work.loads.iter().map(|(&load, buffer)| (load, work.operands[usize::from(buffer.0)].clone()));
         let (of_rows, dtype) = ((order.clone(), vec![]), work.graph.node(id).dtype);
@@ -65,22 +82,21 @@ impl Product {
         let made = memory(work, scratch, work.graph, name.into(), dtype, order.clone());
         stage.store(Store { node: id, output: None, order }, made.clone());
         stage.fill(&[]);
-        stage.name = format!("{}_{name}", work.name);
+        stage.name = format!("{}_{name}{}", work.name, if in_blocks { "_blocks" } else { "" });
         let own = stage.work();
         let all = dims(own.graph, own.group, &own.operands);
-        let lanes = if id == self.left { &self.rows } else { &self.cols };
-        let innermost = own.group.order.last();
-        let along_depth = innermost == self.depth.last();
-        if !is_simple(work, id) || !along_depth && innermost != lanes.last() {
-            let mut operands = work.loads.values().map(|buffer| &work.operands[usize::from(buffer.0)]);
-            let is_small = operands.any(|operand| operand.axes.len() >= made.axes.len());
+        if !in_blocks {
             let Vectors::Loops(run_len) = facts.vector else {
                 unreachable!("a driver computes tiles of the CPU")
             };
             config.push(on_cpu(&own, facts, &all, Grain::Const(run_len)));
-            return is_small.then_some(FactorSource { operand: made, blocks: None });
+            return Some(FactorSource { operand: made, blocks: None });
         }
-        let kernel = Scheduled { of_blocks: true, ..on_cpu(&own, facts, &all, Grain::Block) };
+        let mut kernel = Scheduled { of_blocks: true, ..on_cpu(&own, facts, &all, Grain::Block) };
+        // Each run of an innermost dim is a call.
+        let run =
+            all.last().map(|dim| Condition::AtLeast(dim.extent.clone(), cpu::CONTRACTION_BLOCK_RUN_MIN));
+        kernel.when.extend(run.filter(|run| run.known() != Some(true)));
         let buffer = kernel.buffers.iter().position(|buffer| buffer.slot == made.slot);
         let buffer = buffer.unwrap_or_else(|| unreachable!("the kernel stores the factor")) as u16;
         // A block is memory of the driver.
@@ -133,17 +149,17 @@ fn order(work: &Work<'_>, id: NodeId) -> Vec<AxisId> {
 
 /// Returns true if a factor takes so few operations that each use computes them again.
 fn is_simple(work: &Work<'_>, id: NodeId) -> bool {
-    let (mut open, mut ops) = (vec![id], 0);
+    let (mut seen, mut open, mut ops) = (BTreeSet::new(), vec![id], 0);
     while let Some(id) = open.pop() {
-        let node = work.graph.node(id);
-        if work.loads.contains_key(&Load::Stored(id)) {
+        if work.loads.contains_key(&Load::Stored(id)) || !seen.insert(id) {
             continue;
         }
+        let node = work.graph.node(id);
         match node.kind {
             NodeKind::Apply(op) if is_transcendental(op) => return false,
             NodeKind::Apply(_) => ops += 1,
             NodeKind::Reduce(..) => return false,
-            // The place is computed once for a run of elements.
+            // Most places are computed once for a run of elements.
             NodeKind::Gather(_) => {
                 open.push(node.args[0]);
                 continue;

@@ -294,10 +294,10 @@ impl<'a> PreparedLaunch<'a> {
         if let Some(Tile { buffer, at }) = tile {
             (buffers[buffer].ptr, buffers[buffer].first, buffers[buffer].len) = (at, from, to - from);
         }
-        // SAFETY: `PreparedLaunch::new` took the buffers from `at`, which checked their bytes. Each buffer
+        // SAFETY: `PreparedLaunch::of` took the buffers from `at`, which checked their bytes. Each buffer
         // belongs to a tensor, whose memory is initialised and aligned to 16 bytes. Windows and the elements of
         // `own` are within their buffers (`to <= elements`), and disjoint from the windows of other items. The
-        // executor lets no other argument overlap a written one. A tile has the elements of these items.
+        // executor lets no other argument overlap a written one. A tile has the elements `from..to`.
         let mut args = unsafe { CpuArgs::new((first, end), &mut buffers, &self.uniforms, rows) }
             .with_grain(self.items.grain)
             .with_block(block.unwrap_or_default())
@@ -344,7 +344,8 @@ impl Items {
         let cols = usize::try_from(space.cols.eval(symbols)?).ok()?;
         let number = |grain: u32| usize::try_from(grain).ok().filter(|&grain| grain > 0);
         let (most, least) = (number(space.grain)?, number(space.grain_min)?);
-        let grain = if least < most { grain(rows, cols, (least, most)) } else { most };
+        let grain =
+            if least < most { grain(rows, cols, (least, most), rayon::current_num_threads()) } else { most };
         let per_row = cols.div_ceil(grain);
         Some(Items {
             cols,
@@ -390,11 +391,12 @@ impl Items {
 /// Items of one row begin at multiples of so many elements, which are whole vectors and cache lines.
 const ITEM_LANES: usize = 64;
 
-/// Returns the elements of an item such that each thread has one, if `least` elements are enough.
+/// Returns the elements of an item such that threads have as many items each, if `least` elements are enough.
 ///
 /// Longer items read memory in longer runs.
-fn grain(rows: usize, cols: usize, (least, most): (usize, usize)) -> usize {
-    let per_row = rayon::current_num_threads().div_ceil(rows.max(1));
+fn grain(rows: usize, cols: usize, (least, most): (usize, usize), threads: usize) -> usize {
+    let is_even = |per_row: &usize| rows >= 4 * threads || (rows * per_row).is_multiple_of(threads);
+    let per_row = (1..=threads).find(is_even).unwrap_or(threads);
     cols.div_ceil(per_row).next_multiple_of(ITEM_LANES).clamp(least, most)
 }
 
@@ -436,5 +438,17 @@ mod tests {
         // A reduced row is longer than the space shows.
         assert_eq!(items(8192, 1, 1, 768).of(1 << 14), 22);
         assert_eq!(items(8192, 1, 1, 0).of(100), 100);
+    }
+
+    #[test]
+    fn items_are_long_and_even() {
+        let bounds = (512, 4096);
+        assert_eq!(grain(16, 4096, bounds, 2), 4096);
+        assert_eq!(grain(3, 4096, bounds, 2), 2048);
+        assert_eq!(grain(1, 3072, bounds, 2), 1536);
+        assert_eq!(grain(9, 8192, bounds, 16), 512);
+        assert_eq!(grain(1, 50_257, bounds, 1), 4096);
+        assert_eq!(grain(1, 100, bounds, 8), 512);
+        assert_eq!(grain(0, 100, bounds, 3), 512);
     }
 }

@@ -29,10 +29,7 @@ use super::memory::{CpuMemory, Pool};
 use crate::isa::Isa;
 use microkernel::{Accumulate, Microkernels, Panels};
 use pack::{Direction, Operand};
-use source::{BlockKernel, LaneBlock, OperandSource, PanelMemory};
-
-/// Steps of the depth that a task packs for all columns of a strip. A divisor of `DEPTH`.
-const PART_STEPS: usize = 32;
+use source::{BlockKernel, LaneBlock, OperandSource, PanelMemory, RUN_STEPS};
 
 /// A contraction whose extents and operands are known.
 struct Resolved<'a, T: 'static> {
@@ -194,7 +191,7 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
     /// Returns the number of tasks that pack the columns of a strip for a block of the depth.
     fn right_parts(&self, cols: (usize, usize)) -> usize {
         match self.right.has_runs_of_lanes() {
-            true => DEPTH / PART_STEPS,
+            true => DEPTH / RUN_STEPS,
             false => (cols.1 - cols.0).div_ceil(self.kernels.cols),
         }
     }
@@ -211,8 +208,12 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
         let width = self.kernels.cols;
         let depth = (block * DEPTH, (block * DEPTH + DEPTH).min(self.right.operand.depth()));
         let (lanes, steps, first) = if self.right.has_runs_of_lanes() {
-            let from = (depth.0 + part * PART_STEPS).min(depth.1);
-            (cols, (from, (from + PART_STEPS).min(depth.1)), 0)
+            let from = depth.0 + part * RUN_STEPS;
+            // The last block may have fewer parts.
+            if from >= depth.1 {
+                return Ok(());
+            }
+            (cols, (from, (from + RUN_STEPS).min(depth.1)), 0)
         } else {
             let first = cols.0 + part * width;
             ((first, (first + width).min(cols.1)), depth, part)

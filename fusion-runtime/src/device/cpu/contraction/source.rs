@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use fusion_compiler::ir::plan::DEPTH;
+
 use super::pack::{Direction, Operand};
 use super::{Failure, Workspace};
 use crate::device::cpu::launch::{PreparedLaunch, Tile};
@@ -9,7 +11,9 @@ use crate::device::cpu::memory::Pool;
 
 /// Steps of the depth that a kernel computes for all lanes before they are packed, so that they stay in the first
 /// caches.
-const STEPS: usize = 32;
+pub(super) const RUN_STEPS: usize = 32;
+
+const _: () = assert!(DEPTH.is_multiple_of(RUN_STEPS), "blocks of the depth have whole parts");
 
 /// One side of the products: a tensor with elements for each coordinate of the batch, lane and depth.
 pub(super) struct OperandSource<'a, T> {
@@ -118,9 +122,9 @@ impl<T: Copy + Default> OperandSource<'_, T> {
         pool: &Arc<Pool>,
     ) -> Result<(), Failure> {
         let (start, count) = (self.batch.offset(of.batch), of.lanes.1 - of.lanes.0);
-        let memory = Workspace::<T>::new(pool, STEPS * count)?;
-        for first in (of.steps.0..of.steps.1).step_by(STEPS) {
-            let steps = STEPS.min(of.steps.1 - first);
+        let memory = Workspace::<T>::new(pool, RUN_STEPS * count)?;
+        for first in (of.steps.0..of.steps.1).step_by(RUN_STEPS) {
+            let steps = RUN_STEPS.min(of.steps.1 - first);
             let each = (first..first + steps).map(|step| start + self.operand.depth.offset(step));
             blocks.compute(each, || self.operand.lanes.contiguous(of.lanes), memory.ptr(0).cast());
             let directions = (Direction::new([(count, 1)]), Direction::new([(steps, count)]));
