@@ -197,8 +197,8 @@ pub mod cpu {
     ///
     /// Unmeasured.
     pub const CONTRACTION_BLOCK_OPS_MAX: usize = 4;
-    /// Extent of the shortest innermost dim of a factor that is computed in blocks. Each run along the dim is a
-    /// call.
+    /// Extent of the shortest innermost dim of a factor that is computed in blocks. Each run along the dim
+    /// is a call.
     ///
     /// Unmeasured.
     pub const CONTRACTION_BLOCK_RUN_MIN: i64 = 32;
