@@ -373,6 +373,7 @@ fn factors_of_few_operations_are_never_stored() {
     for report in computed.into_iter().chain(views) {
         assert!(!stores(report.clone()), "{report}");
     }
+    assert!(stores(long::report()) && stores(inner_batch::report()));
     assert!(!dear::report().to_string().contains("temporaries: none"));
 }
 
