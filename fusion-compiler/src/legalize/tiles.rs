@@ -7,14 +7,19 @@
 //! Invariant: every element is computed by one thread in one order, so the sum of a product is one chain over
 //! the depth.
 
+mod store;
+
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use crate::ir::dtype::DType;
 use crate::ir::kernel::{
     Address, Builder, Builtin, Carried, Expr, Kernel, Lanes, LoopKind, Scope, Shared, SharedId, SharedLen,
     Stmt, Type, Uniform, Value,
 };
 use crate::ir::op::Op;
+
+const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
 
 /// Lanes of a vector: of rows or columns next to each other.
 const VECTOR: u16 = 4;
@@ -202,9 +207,9 @@ impl Tiles<'_> {
         self.held = Held { runs: starts, rows, cols };
     }
 
-    /// Returns the vectors that the thread has of a product, row by row.
-    fn vectors(&self) -> Vec<Elements> {
-        let Held { rows, cols, .. } = &self.held;
+    /// Returns the vectors that the thread has in these rows of a product, row by row.
+    fn vectors(&self, rows: &[Value]) -> Vec<Elements> {
+        let Held { cols, .. } = &self.held;
         let vector = |row, col| Elements { row, col, along: Some(Along::Cols) };
         rows.iter().flat_map(|&row| cols.iter().map(move |&col| vector(row, col))).collect()
     }
@@ -234,7 +239,7 @@ impl Tiles<'_> {
         let before = self.known.clone();
         let is_tile = |one: &Carried| self.types[one.var.0 as usize].lanes.is_tile();
         let (tiles, mut carried): (Vec<Carried>, Vec<Carried>) = carried.into_iter().partition(is_tile);
-        let vectors = self.vectors();
+        let vectors = self.vectors(&self.held.rows);
         let each = || tiles.iter().flat_map(|tile| vectors.iter().map(move |&vector| (tile, vector)));
         let (mut own, mut outs) = (Vec::new(), Vec::new());
         for (tile, vector) in each() {
@@ -476,7 +481,7 @@ impl Tiles<'_> {
         let Lanes::Tile(_, depth) = self.types[left.0 as usize].lanes else {
             unreachable!("a factor is a tile")
         };
-        let vectors = self.vectors();
+        let vectors = self.vectors(&self.held.rows);
         let mut sums: Vec<Value> = vectors.iter().map(|&vector| self.vector(sum, vector, out)).collect();
         let (Held { runs, cols, .. }, run) = (self.held.clone(), self.shape.run);
         let ty = self.types[sums[0].0 as usize];
@@ -509,38 +514,6 @@ impl Tiles<'_> {
         out.push(Stmt::Barrier(Scope::Block));
         for (vector, sum) in vectors.into_iter().zip(sums) {
             self.known.insert(self.key(value, vector), sum);
-        }
-    }
-
-    /// Stores the elements that the thread at hand has and for which the condition is true.
-    fn store(&mut self, cond: Value, body: &[Stmt], out: &mut Vec<Stmt>) {
-        for vector in self.vectors() {
-            let mut stores = Vec::new();
-            for stmt in body {
-                let Stmt::Store(at, value) = stmt else { unreachable!("elements of a tile are stored only") };
-                let is_vector = self.is_vector(at, vector);
-                let value = self.vector(*value, vector, out);
-                let elements = if is_vector { vector.first() } else { vector };
-                let [index, cond] = [at.index, cond].map(|of| self.element(of, elements, out));
-                stores.push((Address { index, aligned: is_vector, ..*at }, value, cond));
-            }
-            for (at, value, cond) in stores {
-                if at.aligned {
-                    out.push(Stmt::If { cond, body: vec![Stmt::Store(at, value)] });
-                    continue;
-                }
-                for lane in 0..VECTOR as u8 {
-                    let mut b = self.builder(out);
-                    let [value, index, cond] = [value, at.index, cond].map(|of| {
-                        let one = Type { lanes: Lanes::ONE, ..b.ty(of) };
-                        b.bind(one, Expr::Lane(of, lane))
-                    });
-                    out.push(Stmt::If {
-                        cond,
-                        body: vec![Stmt::Store(Address::new(at.buffer, index), value)],
-                    });
-                }
-            }
         }
     }
 

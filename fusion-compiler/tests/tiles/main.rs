@@ -117,6 +117,11 @@ fn epilogues_and_prologues_are_computed() {
     check(
         "pub fn f(x: f32[M, K], w: f32[K, N]) -> f32[M, N] { sum(x * w, K) * index(M) as f32 + index(N) as f32 }",
     );
+    // A loop over the rows of a thread computes elements of many operations.
+    check("pub fn f(x: f32[M, K], w: f32[K, N], b: f32[N]) -> f32[M, N] { gelu(sum(x * w, K) + b) }");
+    check(
+        "pub fn f(x: f32[M, K], w: f32[K, N], s: f32[M], r: f32[N, M]) -> (f32[M, N], f32[M, N]) { let y = sum(x * w, K); (exp(y) * s, y + tanh(r)) }",
+    );
 }
 
 #[test]
@@ -140,12 +145,13 @@ fn the_sum_of_a_tile_is_that_of_its_products() {
     }
 }
 
-/// The text of a kernel of tiles is short: what a reader sees before threads share the tiles.
+/// The text of a kernel of tiles is short before threads share the tiles, and the text of a thread follows from it.
 #[test]
 fn kernels_of_tiles_read_as_their_source() {
     let source =
         "pub fn linear(x: f32[M, K], w: f32[K, N], b: f32[N]) -> f32[M, N] { max(sum(x * w, K) + b, 0.0) }";
     let kernels = kernels(source, &SHAPES[..1]);
-    let text = kernels[0].kernel.to_string();
-    assert_eq!(text, include_str!("linear.txt"));
+    let kernel = &kernels[0].kernel;
+    assert_eq!(kernel.to_string(), include_str!("linear.txt"));
+    assert_eq!(legalize::tiles(kernel.clone()).to_string(), include_str!("linear_of_a_thread.txt"));
 }

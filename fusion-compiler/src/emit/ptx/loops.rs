@@ -109,7 +109,7 @@ impl Emitter<'_> {
         self.line(format_args!("@{test} bra {turn};"));
     }
 
-    /// What the next iteration gets; by way of other registers where one that is written is still to be read.
+    /// Moves what the next iteration gets. Another register holds what an earlier move overwrites.
     fn hand_on(&mut self, carried: &[Carried]) {
         let mut moves: Vec<(DType, Register, Register)> = Vec::new();
         for Carried { var, next, .. } in carried {
@@ -118,11 +118,12 @@ impl Emitter<'_> {
             moves.extend(lanes.map(|(from, to)| (dtype, *from, *to)));
         }
         moves.retain(|(_, from, to)| from != to);
-        if moves.iter().any(|(_, from, _)| moves.iter().any(|(_, _, to)| to == from)) {
-            for (dtype, from, _) in &mut moves {
-                let fresh = self.register(self.bank(*dtype));
-                self.line(format_args!("mov.{} {fresh}, {from};", suffix(self.kernel, *dtype)));
-                *from = fresh;
+        for i in 0..moves.len() {
+            let (dtype, from, _) = moves[i];
+            if moves[..i].iter().any(|(_, _, to)| *to == from) {
+                let fresh = self.register(self.bank(dtype));
+                self.line(format_args!("mov.{} {fresh}, {from};", suffix(self.kernel, dtype)));
+                moves[i].1 = fresh;
             }
         }
         for (dtype, from, to) in moves {
