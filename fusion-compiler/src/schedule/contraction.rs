@@ -44,13 +44,8 @@ pub struct Product {
 /// Returns the configs of a group that is a contraction, in order of preference, and appends the memory between
 /// their kernels.
 pub(super) fn contraction(work: &Work<'_>, facts: &TargetFacts, scratch: &mut Vec<Scratch>) -> Vec<Config> {
-    let sizes = facts.contractions;
-    let Some(product) = Product::of(work.graph, work.group) else { return vec![] };
-    let when = product.conditions(work.graph, &sizes);
-    if when.iter().any(|condition| condition.known() == Some(false)) {
-        return vec![];
-    }
-    let mut configs: Vec<Config> = match sizes.tiles {
+    let Some((product, when)) = Product::in_tiles(work, facts) else { return vec![] };
+    let mut configs: Vec<Config> = match facts.contractions.tiles {
         Tiles::Driver(cols) => product.by_driver(work, facts, (cols, scratch)),
         Tiles::Teams(shapes) => {
             tiles::tiles(&product, work, facts, shapes).into_iter().map(|tiles| vec![tiles]).collect()
@@ -96,6 +91,13 @@ impl Product {
     pub fn of(graph: &Graph, group: &Group) -> Option<Product> {
         let mut sums = group.nodes.iter().copied().filter(|&id| factors(graph, id).is_some());
         sums.find_map(|sum| Product::at(graph, group, sum).ok())
+    }
+
+    /// Returns the product that tiles compute for some calls of a group, and the conditions on these calls.
+    pub fn in_tiles(work: &Work<'_>, facts: &TargetFacts) -> Option<(Product, Vec<Condition>)> {
+        let product = Product::of(work.graph, work.group)?;
+        let when = product.conditions(work.graph, &facts.contractions);
+        when.iter().all(|condition| condition.known() != Some(false)).then_some((product, when))
     }
 
     /// Returns the product of a sum, if the group consists of the product and of elements that are computed from

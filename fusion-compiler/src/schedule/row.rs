@@ -12,6 +12,7 @@ use std::borrow::Cow;
 
 use super::body::{Addressing, Body, Level};
 use super::combine::of_rows;
+use super::contraction::Product;
 use super::each_row::{GridMapping, rows};
 use super::partition::Partition;
 use super::passes::{self, PassCount, bytes_folded_at_once};
@@ -42,6 +43,7 @@ pub(super) fn row(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
             let most = lanes(work, facts, most).max(scaling);
             let rows = Rows {
                 several: !work.group.order.is_empty(),
+                few: Product::in_tiles(work, facts).is_some(),
                 after_parts: space.partials > 0,
                 stages: !staged.is_empty(),
                 narrow: staged.first().is_some_and(|staged| staged.dtype.is_narrow()),

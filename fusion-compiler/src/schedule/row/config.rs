@@ -117,6 +117,8 @@ impl RowConfig {
 pub(super) struct Rows<'r> {
     /// Whether there may be more than one.
     pub(super) several: bool,
+    /// True if tiles compute the calls with many rows and columns, so that every other team is enough.
+    pub(super) few: bool,
     /// Whether each block combines something before there is a row, which is nothing that the blocks of a cluster have parts of.
     pub(super) after_parts: bool,
     /// Whether elements are needed again …
@@ -170,7 +172,8 @@ pub(super) fn configs_of(
         (IndexWidth::Bits32, stages) => stages || team.threads < block.threads,
     };
     let of_these = |team: &Team| longest(*team) > 0 && !(team.cluster && rows.after_parts);
-    let teams = facts.teams.iter().copied().filter(|team| fits(team) && of_these(team));
+    let teams = facts.teams.iter().copied().step_by(if rows.few { 2 } else { 1 });
+    let teams = teams.filter(|team| fits(team) && of_these(team));
     let teams = teams.filter_map(|team| config(team, rows.stages));
     let is_widest = rows.widths.last() == Some(&index);
     let stages_part = rows.stages && last.staged_max.is_some();
