@@ -348,7 +348,8 @@ fn plan(graph: Graph, targets: &[Target]) -> Plan {
 
 #[test]
 fn random_contractions_agree_with_the_reference() {
-    let contractions: u64 = (0..FUNCTIONS)
+    let count = |of: bool| u64::from(of);
+    let (contractions, in_blocks) = (0..FUNCTIONS)
         .into_par_iter()
         .map(|seed| {
             let function = Function::new(seed);
@@ -361,11 +362,17 @@ fn random_contractions_agree_with_the_reference() {
                 let got = function.execute(plan, &values, &Device::cpu());
                 function.check(what, &graph, &got, &expect, 1.0);
             }
-            u64::from(fused.summary.groups.iter().any(|group| group.hero.contains("contraction")))
+            let is_contraction = fused.summary.groups.iter().any(|group| group.hero.contains("contraction"));
+            let mut launches = fused.programs[0]
+                .steps
+                .iter()
+                .flat_map(|step| step.variants.iter().flat_map(|variant| variant.launches.iter()));
+            (count(is_contraction), count(launches.any(|launch| launch.of_blocks)))
         })
-        .sum();
+        .reduce(|| (0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
     // Sums of three factors and of few terms are reductions.
     assert!(contractions >= FUNCTIONS / 3, "{contractions} of {FUNCTIONS} functions are contractions");
+    assert!(in_blocks >= FUNCTIONS / 8, "{in_blocks} of {FUNCTIONS} functions have factors in blocks");
 }
 
 /// A few functions suffice, because simulated GPUs are slow.

@@ -70,71 +70,65 @@ impl<T: Copy + Default> OperandSource<'_, T> {
         let start = self.batch.offset(of.batch);
         match &self.blocks {
             None => {
-                for (lanes, panel) in panels.all(of, of.steps.0) {
+                for (lanes, panel) in panels.all(of, of) {
                     // SAFETY: the caller's contract.
-                    unsafe { self.operand.pack(start, (of.lanes.0 + lanes.0, lanes.1), of.steps, panel) };
+                    unsafe { self.operand.pack(start, lanes, of.steps, panel) };
                 }
                 Ok(())
             }
             // SAFETY: the caller's contract.
-            Some(blocks) if blocks.along_depth => unsafe { self.panel_by_panel(blocks, of, panels, pool) },
-            // SAFETY: the caller's contract.
-            Some(blocks) => unsafe { self.steps_by_steps(blocks, of, panels, pool) },
+            Some(blocks) => unsafe { self.compute(blocks, of, panels, pool) },
         }
     }
 
-    /// Computes the lanes of one panel after another, with runs along the depth.
+    /// Computes a block piece by piece, and packs each. Runs lie along the depth or along the lanes, and a piece
+    /// has all of that direction and few of the other.
     ///
     /// # Safety
     ///
     /// See `pack`.
-    unsafe fn panel_by_panel(
+    unsafe fn compute(
         &self,
         blocks: &BlockKernel<'_>,
         of: LaneBlock,
         panels: PanelMemory<T>,
         pool: &Arc<Pool>,
     ) -> Result<(), Failure> {
-        let (start, steps) = (self.batch.offset(of.batch), of.steps.1 - of.steps.0);
-        let memory = Workspace::<T>::new(pool, panels.width * steps)?;
-        for ((first, count), panel) in panels.all(of, of.steps.0) {
-            let lanes = of.lanes.0 + first..of.lanes.0 + first + count;
-            let each = lanes.map(|lane| start + self.operand.lanes.offset(lane));
-            blocks.compute(each, || self.operand.depth.contiguous(of.steps), memory.ptr(0).cast());
-            let directions = (Direction::new([(count, steps)]), Direction::new([(steps, 1)]));
+        let (lanes, steps) = (of.lanes.1 - of.lanes.0, of.steps.1 - of.steps.0);
+        let (lanes, steps) = if blocks.along_depth { (panels.width, steps) } else { (lanes, RUN_STEPS) };
+        let start = self.batch.offset(of.batch);
+        let memory = Workspace::<T>::new(pool, lanes * steps)?;
+        for piece in of.pieces(lanes, steps) {
+            let (lanes, steps) = (piece.lanes.1 - piece.lanes.0, piece.steps.1 - piece.steps.0);
+            let Operand { lanes: along_lanes, depth: along_depth, .. } = &self.operand;
+            let directions = if blocks.along_depth {
+                let each = (piece.lanes.0..piece.lanes.1).map(|lane| start + along_lanes.offset(lane));
+                blocks.compute(each, || along_depth.contiguous(piece.steps), memory.ptr(0).cast());
+                (Direction::new([(lanes, steps)]), Direction::new([(steps, 1)]))
+            } else {
+                let each = (piece.steps.0..piece.steps.1).map(|step| start + along_depth.offset(step));
+                blocks.compute(each, || along_lanes.contiguous(piece.lanes), memory.ptr(0).cast());
+                (Direction::new([(lanes, 1)]), Direction::new([(steps, lanes)]))
+            };
             let block = self.operand.at(memory.ptr(0).cast(), directions);
-            // SAFETY: the block has these lanes and steps, and the panel has room by the caller's contract.
-            unsafe { block.pack(0, (0, count), (0, steps), panel) };
-        }
-        Ok(())
-    }
-
-    /// Computes some steps of all lanes before the next steps, with runs along the lanes.
-    ///
-    /// # Safety
-    ///
-    /// See `pack`.
-    unsafe fn steps_by_steps(
-        &self,
-        blocks: &BlockKernel<'_>,
-        of: LaneBlock,
-        panels: PanelMemory<T>,
-        pool: &Arc<Pool>,
-    ) -> Result<(), Failure> {
-        let (start, count) = (self.batch.offset(of.batch), of.lanes.1 - of.lanes.0);
-        let memory = Workspace::<T>::new(pool, RUN_STEPS * count)?;
-        for first in (of.steps.0..of.steps.1).step_by(RUN_STEPS) {
-            let steps = RUN_STEPS.min(of.steps.1 - first);
-            let each = (first..first + steps).map(|step| start + self.operand.depth.offset(step));
-            blocks.compute(each, || self.operand.lanes.contiguous(of.lanes), memory.ptr(0).cast());
-            let directions = (Direction::new([(count, 1)]), Direction::new([(steps, count)]));
-            let block = self.operand.at(memory.ptr(0).cast(), directions);
-            for (lanes, panel) in panels.all(of, first) {
-                // SAFETY: the block has these lanes and steps, and the panel has room by the caller's contract.
-                unsafe { block.pack(0, lanes, (0, steps), panel) };
+            for ((first, count), panel) in panels.all(of, piece) {
+                // SAFETY: the piece has these lanes and steps, and the panel has room by the caller's contract.
+                unsafe { block.pack(0, (first - piece.lanes.0, count), (0, steps), panel) };
             }
         }
         Ok(())
+    }
+}
+
+impl LaneBlock {
+    /// Returns the parts of the block with at most so many lanes and steps.
+    fn pieces(self, lanes: usize, steps: usize) -> impl Iterator<Item = LaneBlock> {
+        let parts = |(first, end): (usize, usize), len: usize| {
+            (first..end).step_by(len.max(1)).map(move |first| (first, end.min(first + len)))
+        };
+        parts(self.lanes, lanes).flat_map(move |lanes| {
+            parts(self.steps, steps).map(move |steps| LaneBlock { lanes, steps, ..self })
+        })
     }
 }
 
@@ -146,13 +140,14 @@ pub(super) struct PanelMemory<T> {
 }
 
 impl<T> PanelMemory<T> {
-    /// Returns the first lane and the number of lanes of each panel of a block, and the panel from a step on.
-    fn all(self, of: LaneBlock, step: usize) -> impl Iterator<Item = ((usize, usize), (*mut T, usize))> {
-        let (count, width) = (of.lanes.1 - of.lanes.0, self.width);
-        let (depth, ahead) = (of.depth.1 - of.depth.0, step - of.depth.0);
-        (0..count.div_ceil(width)).map(move |number| {
+    /// Returns the first lane and the number of lanes of each panel with lanes of a piece. The panel starts at the
+    /// first step of the piece.
+    fn all(self, of: LaneBlock, piece: LaneBlock) -> impl Iterator<Item = ((usize, usize), (*mut T, usize))> {
+        let (width, depth, ahead) = (self.width, of.depth.1 - of.depth.0, piece.steps.0 - of.depth.0);
+        (piece.lanes.0..piece.lanes.1).step_by(width).map(move |lane| {
+            let number = (lane - of.lanes.0) / width;
             let panel = self.first.wrapping_add((number * depth + ahead) * width);
-            ((number * width, width.min(count - number * width)), (panel, width))
+            ((lane, width.min(piece.lanes.1 - lane)), (panel, width))
         })
     }
 }
