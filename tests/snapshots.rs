@@ -106,6 +106,7 @@ fn variants(plan: &Plan<KernelCode>, target: Target) -> String {
         Condition::AtLeast(extent, min) => format!("{} >= {min}", named(plan, extent)),
         Condition::Subgroups(threads) => format!("{threads} threads are subgroups of one size"),
         Condition::Clusters(blocks) => format!("there are clusters of {blocks} blocks"),
+        Condition::Arch(arch) => format!("the compute capability is {arch}"),
         Condition::Shares(bytes) => format!("a block shares {} bytes", named(plan, bytes)),
         Condition::Binds(bytes) => format!("{} bytes fit in a binding", named(plan, bytes)),
     };

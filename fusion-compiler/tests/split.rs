@@ -14,7 +14,8 @@ fn plan(source: &str, target: Target) -> Plan<KernelCode> {
 }
 
 /// Limits of a typical device.
-const LIMITS: Limits = Limits { binding_bytes: 128 << 20, shared_bytes: 96 << 10, subgroup: 0, cluster: 1 };
+const LIMITS: Limits =
+    Limits { binding_bytes: 128 << 20, shared_bytes: 96 << 10, subgroup: 0, cluster: 1, arch: 0 };
 
 /// Returns the variant of a step that runs for these extents.
 fn variant_of<'s>(step: &'s Step<KernelCode>, extents: &[i64]) -> &'s Variant<KernelCode> {

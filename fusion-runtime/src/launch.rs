@@ -30,6 +30,8 @@ pub struct DeviceFacts {
     /// Maximum number of blocks per cluster, which reach each other's shared memory; 1 on a device without
     /// clusters.
     pub cluster_blocks_max: u32,
+    /// Compute capability of an NVIDIA GPU, where 80 is 8.0; 0 for other devices.
+    pub compute_capability: u32,
 }
 
 /// A launch configuration of a GPU kernel: blocks of threads, and a grid of blocks.
@@ -153,17 +155,17 @@ fn resident(facts: &DeviceFacts, block: u32) -> u64 {
 impl DeviceFacts {
     /// Returns the facts of an NVIDIA A100 with 80 GB.
     pub fn a100() -> DeviceFacts {
-        nvidia(108, 2048, 80 << 30, (163 << 10, 1))
+        nvidia(108, 2048, 80 << 30, (163 << 10, 1), 80)
     }
 
     /// Returns the facts of an NVIDIA H100 SXM with 80 GB.
     pub fn h100() -> DeviceFacts {
-        nvidia(132, 2048, 80 << 30, (227 << 10, 8))
+        nvidia(132, 2048, 80 << 30, (227 << 10, 8), 90)
     }
 
     /// Returns the facts of an NVIDIA RTX 4090 with 24 GB.
     pub fn rtx4090() -> DeviceFacts {
-        nvidia(128, 1536, 24 << 30, (99 << 10, 1))
+        nvidia(128, 1536, 24 << 30, (99 << 10, 1), 89)
     }
 }
 
@@ -174,6 +176,7 @@ fn nvidia(
     multiprocessor_threads_max: u32,
     memory: u64,
     (shared, cluster_blocks_max): (u32, u32),
+    compute_capability: u32,
 ) -> DeviceFacts {
     DeviceFacts {
         warp_size: 32,
@@ -187,6 +190,7 @@ fn nvidia(
         block_shared_bytes_max: shared,
         subgroup_size: 32,
         cluster_blocks_max,
+        compute_capability,
     }
 }
 

@@ -6,6 +6,7 @@
 mod cluster_exchange;
 mod divide;
 mod loops;
+mod matrices;
 mod memory;
 mod registers;
 
@@ -27,6 +28,8 @@ use crate::target::{CLUSTER_MAX, Dialect};
 
 /// The oldest instruction set that has everything emitted here …
 const HEADER: [&str; 3] = [".version 6.0", ".target sm_50", ".address_size 64"];
+/// … that which has products of matrices and asynchronous copies …
+const MATRIX_HEADER: [&str; 3] = [".version 7.0", ".target sm_80", ".address_size 64"];
 /// … and that which has clusters, and what their blocks send each other.
 const CLUSTER_HEADER: [&str; 3] = [".version 8.1", ".target sm_90", ".address_size 64"];
 
@@ -39,7 +42,11 @@ pub fn ptx(kernel: &Kernel) -> String {
     emitter.body(&kernel.body);
     emitter.out.line("ret;");
     let mut out = Writer::new();
-    let header = if kernel.threads.cluster { CLUSTER_HEADER } else { HEADER };
+    let header = match kernel.threads.cluster {
+        true => CLUSTER_HEADER,
+        false if matrices::has_matrices(kernel) => MATRIX_HEADER,
+        false => HEADER,
+    };
     header.iter().for_each(|line| out.line(line));
     out.line("");
     for (i, _) in kernel.shared.iter().enumerate().filter(|(_, shared)| shared.len == SharedLen::AtLaunch) {
@@ -266,6 +273,7 @@ impl<'k> Emitter<'k> {
                 let registers = self.registers[value.0 as usize].clone();
                 self.store_shared(*id, *index, &registers, self.kernel.ty(*value).dtype);
             }
+            Stmt::AsyncCopy(copy) => self.async_copy(copy),
             Stmt::ClusterExchange(exchange) => self.cluster_exchange(*exchange),
             Stmt::Barrier(Scope::Block) => self.line("bar.sync 0;"),
             Stmt::Barrier(Scope::Warp) => self.line("bar.warp.sync 0xffffffff;"),
@@ -317,6 +325,8 @@ impl<'k> Emitter<'k> {
             }
             Expr::Splat(_) | Expr::Pack(_) | Expr::Lane(..) => unreachable!("these only rename registers"),
             Expr::Product(..) => unreachable!("legalize leaves no tiles"),
+            Expr::LoadMatrices(id, index, transposed) => self.load_matrices(&d, *id, *index, *transposed),
+            Expr::MatrixProduct(of, sum, left, right) => self.matrix_product(&d, *of, [*sum, *left, *right]),
             Expr::Builtin(builtin) => self.builtin(&d, t, *builtin),
             Expr::Load(at) => self.load(&d, dtype, at, &[]),
             Expr::LoadWhere(at, mask) => {

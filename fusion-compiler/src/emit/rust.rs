@@ -185,7 +185,11 @@ impl Emitter<'_> {
                 carried.iter().for_each(|one| out.line(format_args!("let v{} = c{};", one.out.0, one.var.0)));
             }
             Stmt::Vector { len, body, folds } => self.vector(out, *len, body, folds),
-            Stmt::AllReduce(_) | Stmt::StoreShared(..) | Stmt::ClusterExchange(_) | Stmt::Barrier(_) => {
+            Stmt::AllReduce(_)
+            | Stmt::StoreShared(..)
+            | Stmt::AsyncCopy(_)
+            | Stmt::ClusterExchange(_)
+            | Stmt::Barrier(_) => {
                 unreachable!("the CPU has no teams")
             }
             Stmt::If { cond, body } => out
@@ -247,6 +251,7 @@ impl Emitter<'_> {
             Expr::Bitcast(arg) => self.bitcast(*arg, ty.dtype),
             Expr::Splat(arg) => self.inline_values.operand(*arg).to_string(),
             Expr::Builtin(Builtin::LaneIndex) => LANE.into(),
+            Expr::LoadMatrices(..) | Expr::MatrixProduct(..) => unreachable!("these are for PTX"),
             Expr::LoadShared(id, index) => staged_element(*id, *index, streams),
             Expr::Load(at) if ty.lanes == Lanes::Loop => self.loaded(at, &self.lane_element(at, streams)),
             Expr::Load(at) => self.loaded(at, &self.element(at)),

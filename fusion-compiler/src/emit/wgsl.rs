@@ -195,7 +195,7 @@ impl Emitter<'_> {
             Stmt::StoreShared(id, index, value) => self.store_shared(out, (*id, *index), *value),
             Stmt::Barrier(Scope::Block) => out.line("workgroupBarrier();"),
             Stmt::Barrier(Scope::Team) => out.line("storageBarrier();"),
-            Stmt::ClusterExchange(_) | Stmt::Barrier(Scope::Warp | Scope::Cluster) => {
+            Stmt::AsyncCopy(_) | Stmt::ClusterExchange(_) | Stmt::Barrier(Scope::Warp | Scope::Cluster) => {
                 unreachable!("these are for PTX")
             }
             Stmt::AllReduce(_) => unreachable!("legalize leaves shared memory and barriers"),
@@ -244,6 +244,7 @@ impl Emitter<'_> {
             Expr::LoadWhere(..) => unreachable!("what is read under a condition is a statement"),
             Expr::LoadShared(id, index) => self.load_shared(f, ty, (*id, *index)),
             Expr::Product(..) => unreachable!("legalize leaves no tiles"),
+            Expr::LoadMatrices(..) | Expr::MatrixProduct(..) => unreachable!("these are for PTX"),
             Expr::Shuffle(arg, Shuffle::First) => write!(f, "subgroupBroadcastFirst({})", self.alone(*arg)),
             Expr::Shuffle(arg, Shuffle::DownBy(distance)) => {
                 write!(f, "subgroupShuffleDown({})", Listed(&inline_values.operands(&[*arg, *distance])))

@@ -250,6 +250,23 @@ pub enum ClusterExchange {
     Invalidate,
 }
 
+/// A step of copies from buffers to shared memory that run beside the other statements.
+///
+/// PTX only, from compute capability 8.0 on, formed by `legalize`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum AsyncCopy {
+    /// Starts to copy `ASYNC_COPY_BYTES` from the address to an index of the shared memory. If the mask, the last
+    /// value, is false, the memory gets zeros and nothing is read.
+    Start(Address, SharedId, Value, Value),
+    /// Ends a group of copies of this thread.
+    Commit,
+    /// Waits until at most this many groups of this thread are not done.
+    Wait(u32),
+}
+
+/// Number of bytes that one asynchronous copy moves.
+pub const ASYNC_COPY_BYTES: usize = 16;
+
 /// A statement of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Stmt {
@@ -290,6 +307,8 @@ pub enum Stmt {
     AllReduce(Box<Fold>),
     /// Writes the lanes of a value to shared memory, from the index on.
     StoreShared(SharedId, Value, Value),
+    /// Executes a step of copies to shared memory.
+    AsyncCopy(AsyncCopy),
     /// Executes a step of an exchange between the blocks of a cluster.
     ClusterExchange(ClusterExchange),
     /// Waits for all threads of the scope, and for their reads and writes. GPUs only.
@@ -381,6 +400,16 @@ pub enum Expr {
     ///
     /// Terms are added in the order of `k`. The operands are the sum, the left tile and the right tile.
     Product(Value, Value, Value),
+    /// Four matrices of 8 × 8 elements of 16 bits from shared memory, transposed if the flag is true.
+    ///
+    /// Each thread of the warp gives the index of a row: thread `8·i + j` of row `j` of matrix `i`. Lane `i` of the
+    /// result has two elements of matrix `i`. PTX only, formed by `legalize` (PTX ISA, `ldmatrix`).
+    LoadMatrices(SharedId, Value, bool),
+    /// The product of matrices of 16 × 16 and 16 × 8 elements of a narrow float, added to a matrix of `f32`.
+    ///
+    /// The operands are the sum in four lanes, the left matrix in four and the right one in two. PTX only, formed
+    /// by `legalize` (PTX ISA, `mma.m16n8k16`).
+    MatrixProduct(DType, Value, Value, Value),
 }
 
 /// A program and its arguments: the buffers in order, then the uniforms in order.

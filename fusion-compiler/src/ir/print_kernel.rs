@@ -6,8 +6,8 @@ use std::fmt::{self, Display, Write};
 
 use super::graph::Access;
 use super::kernel::{
-    Address, Carried, ClusterExchange, Expr, Fold, IndexWidth, Kernel, Lanes, LoopKind, Scope, SharedLen,
-    Shuffle, Stmt, Type, Value,
+    Address, AsyncCopy, Carried, ClusterExchange, Expr, Fold, IndexWidth, Kernel, Lanes, LoopKind, Scope,
+    SharedLen, Shuffle, Stmt, Type, Value,
 };
 
 impl Display for Kernel {
@@ -104,6 +104,11 @@ fn statement(kernel: &Kernel, f: &mut fmt::Formatter<'_>, stmt: &Stmt, depth: us
             fold(kernel, f, one, depth)
         }
         Stmt::StoreShared(id, index, value) => writeln!(f, "store shared {}[{index}] = {value}", id.0),
+        Stmt::AsyncCopy(AsyncCopy::Start(at, id, index, mask)) => {
+            writeln!(f, "copy to shared {}[{index}] from {} where {mask}", id.0, place(kernel, at))
+        }
+        Stmt::AsyncCopy(AsyncCopy::Commit) => writeln!(f, "end a group of copies"),
+        Stmt::AsyncCopy(AsyncCopy::Wait(groups)) => writeln!(f, "wait for all but {groups} groups of copies"),
         Stmt::ClusterExchange(ClusterExchange::Init) => writeln!(f, "initialise the exchange"),
         Stmt::ClusterExchange(ClusterExchange::Wait) => writeln!(f, "wait for the exchange"),
         Stmt::ClusterExchange(ClusterExchange::Send(id, to, from, value)) => {
@@ -162,6 +167,13 @@ fn expression(kernel: &Kernel, expr: &Expr) -> String {
         },
         Expr::LoadShared(id, index) => format!("load shared {}[{index}]", id.0),
         Expr::Product(sum, left, right) => format!("{sum} + product {left}, {right}"),
+        Expr::LoadMatrices(id, index, transposed) => {
+            let transposed = if *transposed { " transposed" } else { "" };
+            format!("load matrices{transposed} shared {}[{index}]", id.0)
+        }
+        Expr::MatrixProduct(dtype, sum, left, right) => {
+            format!("{sum} + {dtype} matrix product {left}, {right}")
+        }
     }
 }
 

@@ -7,8 +7,8 @@
 use super::dtype::{Const, DType};
 use super::graph::Access;
 use super::kernel::{
-    Address, Builtin, Carried, ClusterExchange, Expr, Fold, Kernel, Lanes, LoopKind, Scope, SharedId,
-    SharedLen, Shuffle, Stmt, Type, Value, WARP,
+    ASYNC_COPY_BYTES, Address, AsyncCopy, Builtin, Carried, ClusterExchange, Expr, Fold, Kernel, Lanes,
+    LoopKind, Scope, SharedId, SharedLen, Shuffle, Stmt, Type, Value, WARP,
 };
 use super::op::{Op, Typing};
 
@@ -114,6 +114,7 @@ impl<'k> Verifier<'k> {
                 self.fold(fold, Lanes::ONE)?;
             }
             Stmt::StoreShared(id, index, value) => self.shared(*id, *index, self.kernel.ty(*value))?,
+            Stmt::AsyncCopy(copy) => self.async_copy(copy)?,
             Stmt::ClusterExchange(exchange) => self.cluster_exchange(*exchange)?,
             Stmt::Barrier(among) => self.barrier(*among)?,
             Stmt::If { cond, body } => {
@@ -211,6 +212,7 @@ impl<'k> Verifier<'k> {
             Stmt::AllReduce(_)
             | Stmt::Store(..)
             | Stmt::StoreShared(..)
+            | Stmt::AsyncCopy(_)
             | Stmt::ClusterExchange(_)
             | Stmt::Barrier(_)
             | Stmt::If { .. } => Varies::Nowhere,
@@ -377,6 +379,7 @@ impl<'k> Verifier<'k> {
                 self.expect(value, Type { lanes: Lanes::ONE, ..ty })
             }
             Expr::LoadShared(id, index) => self.shared(*id, *index, ty),
+            Expr::LoadMatrices(..) | Expr::MatrixProduct(..) => self.matrices(value, expr),
             Expr::Builtin(Builtin::HasRest) => {
                 self.expect(value, Type { dtype: DType::Bool, lanes: Lanes::ONE })
             }
@@ -412,8 +415,12 @@ impl<'k> Verifier<'k> {
 
     fn product(&self, ty: Type, [sum, left, right]: [Value; 3]) -> Result<(), String> {
         self.expect(sum, ty)?;
-        let lanes =
-            [left, right].map(|factor| self.kernel.ty(factor)).map(|of| (of.dtype == ty.dtype, of.lanes));
+        // Products of narrow floats are exact, and their sum is an `f32`.
+        let [of_left, of_right] = [left, right].map(|factor| self.kernel.ty(factor));
+        let is_narrow = ty.dtype == DType::F32
+            && matches!(of_left.dtype, DType::F16 | DType::BF16)
+            && of_left.dtype == of_right.dtype;
+        let lanes = [of_left, of_right].map(|of| (of.dtype == ty.dtype || is_narrow, of.lanes));
         match (ty.lanes, lanes) {
             (
                 Lanes::Tile(rows, cols),
@@ -421,6 +428,43 @@ impl<'k> Verifier<'k> {
             ) if rows == of_rows && cols == of_cols && depth == steps && is_summed(ty.dtype) => Ok(()),
             _ => Err(format!("{left} and {right} have no product of {ty}")),
         }
+    }
+
+    /// Verifies the loads and the products of a warp's matrices.
+    fn matrices(&self, value: Value, expr: &Expr) -> Result<(), String> {
+        let words = |count| Type { dtype: DType::U32, lanes: Lanes::Const(count) };
+        if self.conditional {
+            return Err("matrices of a warp whose threads are not all here".into());
+        }
+        match expr {
+            Expr::LoadMatrices(id, index, _) => {
+                self.expect(value, words(4))?;
+                self.shared(*id, *index, words(4))
+            }
+            Expr::MatrixProduct(DType::F16 | DType::BF16, sum, left, right) => {
+                self.expect(value, Type { dtype: DType::F32, lanes: Lanes::Const(4) })?;
+                self.expect(*sum, self.kernel.ty(value))?;
+                self.expect(*left, words(4))?;
+                self.expect(*right, words(2))
+            }
+            _ => Err(format!("{value} is no matrix")),
+        }
+    }
+
+    /// Verifies that a copy moves an aligned vector between elements of one type.
+    fn async_copy(&self, copy: &AsyncCopy) -> Result<(), String> {
+        let AsyncCopy::Start(at, id, index, mask) = copy else { return Ok(()) };
+        self.expect(*mask, Type { dtype: DType::Bool, lanes: Lanes::ONE })?;
+        let buffer = self.kernel.buffers.get(usize::from(at.buffer.0));
+        let shared = self.kernel.shared.get(usize::from(id.0));
+        let (Some(dtype), Some(to)) = (buffer.map(|of| of.dtype), shared.map(|of| of.dtype)) else {
+            return Err("a copy without memory".into());
+        };
+        let ty = Type { dtype, lanes: Lanes::Const((ASYNC_COPY_BYTES / dtype.size()) as u8) };
+        self.access(at, ty, Access::Read)?;
+        self.shared(*id, *index, ty)?;
+        let fits = at.aligned && at.stride == 1 && at.phase == 0 && dtype == to;
+        if fits { Ok(()) } else { Err(format!("a copy of {dtype} to {to} that is no aligned vector")) }
     }
 
     fn access(&self, at: &Address, ty: Type, how: Access) -> Result<(), String> {

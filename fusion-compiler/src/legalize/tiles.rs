@@ -7,15 +7,18 @@
 //! Invariant: every element is computed by one thread in one order, so the sum of a product is one chain over
 //! the depth.
 
+mod matrices;
 mod store;
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use matrices::{Pipeline, WarpTile};
+
 use crate::ir::dtype::DType;
 use crate::ir::kernel::{
-    Address, Builder, Builtin, Carried, Expr, Kernel, Lanes, LoopKind, Scope, Shared, SharedId, SharedLen,
-    Stmt, Type, Uniform, Value,
+    Address, AsyncCopy, Builder, Builtin, Carried, Expr, Kernel, Lanes, LoopKind, Scope, Shared, SharedId,
+    SharedLen, Stmt, Type, Uniform, Value,
 };
 use crate::ir::op::Op;
 
@@ -29,13 +32,18 @@ pub fn tiles(mut kernel: Kernel) -> Kernel {
     let mut body = std::mem::take(&mut kernel.body);
     let mut definitions = FxHashMap::default();
     define(&kernel, &body, 0, &mut definitions);
-    let product = definitions.iter().find(|(_, made)| matches!(made.expr, Expr::Product(..)));
-    let Some((&product, _)) = product else {
+    let factor = |made: &Definition| match made.expr {
+        Expr::Product(_, left, _) => Some(left),
+        _ => None,
+    };
+    let product = definitions.iter().find_map(|(value, made)| Some((*value, factor(made)?)));
+    let Some((product, left)) = product else {
         kernel.body = body;
         return kernel;
     };
     let Lanes::Tile(rows, cols) = kernel.ty(product).lanes else { unreachable!("a product is a tile") };
     let threads = kernel.threads.team;
+    let warp = kernel.ty(left).dtype.is_narrow().then(|| WarpTile::new((rows, cols), threads));
     let Kernel { types, uniforms, shared, .. } = &mut kernel;
     let mut lowering = Tiles {
         types,
@@ -46,8 +54,10 @@ pub fn tiles(mut kernel: Kernel) -> Kernel {
         copies: FxHashMap::default(),
         thread: Value(0),
         threads,
-        shape: Shape::new((rows, cols), threads),
+        shape: warp.map_or_else(|| Shape::new((rows, cols), threads), WarpTile::shape),
+        warp,
         held: Held::default(),
+        pipeline: None,
     };
     lowering.body(&mut body);
     kernel.body = body;
@@ -80,10 +90,14 @@ struct Shape {
     run: u16,
     /// Number of such runs.
     runs: u16,
+    /// Rows from the start of a run to the start of the next one.
+    row_step: u16,
     /// Number of vectors in a row.
     vectors: u16,
-    /// Number of threads in a row.
-    across: u16,
+    /// Columns from the start of a vector to the start of the next one.
+    col_step: u16,
+    /// Number of columns of a vector.
+    width: u16,
 }
 
 impl Shape {
@@ -94,7 +108,8 @@ impl Shape {
         let vectors = (0..).map(|bits| 1 << bits).find(fits).unwrap_or_else(|| unreachable!("one fits"));
         let own_rows = each / (vectors * VECTOR);
         let run = own_rows.min(VECTOR);
-        Shape { run, runs: own_rows / run, vectors, across: cols / (vectors * VECTOR) }
+        let (row_step, col_step) = (rows / (own_rows / run), cols / vectors);
+        Shape { run, runs: own_rows / run, row_step, vectors, col_step, width: VECTOR }
     }
 }
 
@@ -115,7 +130,7 @@ enum Along {
     Cols,
 }
 
-/// Elements of a tile: one, or a vector of four.
+/// Elements of a tile: one, or a vector.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Elements {
     /// Row of the first.
@@ -130,10 +145,6 @@ impl Elements {
     /// Returns the first element.
     fn first(self) -> Elements {
         Elements { along: None, ..self }
-    }
-
-    fn lanes(self) -> Lanes {
-        Lanes::Const(if self.along.is_some() { VECTOR as u8 } else { 1 })
     }
 }
 
@@ -175,7 +186,11 @@ struct Tiles<'k> {
     thread: Value,
     threads: u32,
     shape: Shape,
+    /// The tile of a warp, if matrices in its registers are multiplied.
+    warp: Option<WarpTile>,
     held: Held,
+    /// Copies of the factors for the loop at hand, if matrices are multiplied.
+    pipeline: Option<Pipeline>,
 }
 
 impl Tiles<'_> {
@@ -193,16 +208,22 @@ impl Tiles<'_> {
 
     /// Finds the elements that the thread at hand has of a product.
     fn hold(&mut self, out: &mut Vec<Stmt>) {
-        let Shape { run, runs, vectors, across } = self.shape;
-        let down = self.threads as u16 / across;
+        let Shape { run, runs, row_step, vectors, col_step, width } = self.shape;
+        let warp = self.warp;
         let mut b = self.builder(out);
         let thread = b.builtin(Builtin::TeamId);
-        let (row, col) = divided(&mut b, thread, across);
-        let [row, col] = [(row, run), (col, VECTOR)].map(|(number, len)| times(&mut b, number, len));
-        let starts: Vec<Value> = (0..runs).map(|i| plus(&mut b, row, i * down * run)).collect();
+        let (row, col) = match warp {
+            Some(warp) => warp.first_element(&mut b, thread),
+            None => {
+                // The vectors of a run of columns belong to one thread each.
+                let (row, col) = divided(&mut b, thread, col_step / width);
+                (times(&mut b, row, run), times(&mut b, col, width))
+            }
+        };
+        let starts: Vec<Value> = (0..runs).map(|i| plus(&mut b, row, i * row_step)).collect();
         let rows = starts.iter().flat_map(|&start| (0..run).map(move |i| (start, i)));
         let rows = rows.map(|(start, i)| plus(&mut b, start, i)).collect();
-        let cols = (0..vectors).map(|i| plus(&mut b, col, i * across * VECTOR)).collect();
+        let cols = (0..vectors).map(|i| plus(&mut b, col, i * col_step)).collect();
         self.thread = thread;
         self.held = Held { runs: starts, rows, cols };
     }
@@ -235,7 +256,9 @@ impl Tiles<'_> {
         let Stmt::Loop { var, kind, start, end, step, carried, body } = of else {
             unreachable!("the statement is a loop")
         };
+        let body = if self.warp.is_some() { self.without_invariants(body, out) } else { body };
         self.hoist(&body, depth, out);
+        self.pipeline = self.pipelined(&body, (var, start), out);
         let before = self.known.clone();
         let is_tile = |one: &Carried| self.types[one.var.0 as usize].lanes.is_tile();
         let (tiles, mut carried): (Vec<Carried>, Vec<Carried>) = carried.into_iter().partition(is_tile);
@@ -252,6 +275,7 @@ impl Tiles<'_> {
             outs.push((self.key(tile.out, vector), last));
         }
         let mut inside = Vec::new();
+        carried.extend(self.advance(&mut inside));
         self.block(body, depth + 1, &mut inside);
         for (own, (tile, vector)) in own.iter_mut().zip(each()) {
             own.next = self.vector(tile.next, vector, &mut inside);
@@ -260,12 +284,17 @@ impl Tiles<'_> {
         self.known = before;
         self.known.extend(outs);
         out.push(Stmt::Loop { var, kind, start, end, step, carried, body: inside });
+        if self.pipeline.take().is_some() {
+            out.push(Stmt::AsyncCopy(AsyncCopy::Wait(0)));
+        }
     }
 
     /// Computes what the factors of products in a body need of values from before it.
     fn hoist(&mut self, body: &[Stmt], depth: usize, out: &mut Vec<Stmt>) {
         for stmt in body {
-            if let Stmt::Let(_, Expr::Product(_, left, right)) = stmt {
+            if let Stmt::Let(_, Expr::Product(_, left, right)) = stmt
+                && self.warp.is_none()
+            {
                 for (factor, is_left) in [(*left, true), (*right, false)] {
                     for (elements, _) in self.copy(factor, is_left, out).elements {
                         self.hoist_operands((factor, elements), depth, out);
@@ -310,6 +339,10 @@ impl Tiles<'_> {
         Elements { along: elements.along.filter(has), ..elements }
     }
 
+    fn lanes(&self, elements: Elements) -> Lanes {
+        Lanes::Const(if elements.along.is_some() { self.shape.width as u8 } else { 1 })
+    }
+
     fn key(&self, value: Value, elements: Elements) -> Key {
         let Lanes::Tile(rows, cols) = self.types[value.0 as usize].lanes else {
             unreachable!("a value without rows and columns has one element")
@@ -322,7 +355,8 @@ impl Tiles<'_> {
     fn element(&mut self, value: Value, elements: Elements, out: &mut Vec<Stmt>) -> Value {
         let Some(Definition { expr, .. }) = self.definitions.get(&value).cloned() else {
             let is_tile = self.types[value.0 as usize].lanes.is_tile();
-            return if is_tile { self.known[&self.key(value, elements)] } else { value };
+            let ahead = self.pipeline.as_ref().and_then(|pipeline| pipeline.ahead_of(value));
+            return if is_tile { self.known[&self.key(value, elements)] } else { ahead.unwrap_or(value) };
         };
         let (key, own) = (self.key(value, elements), self.own(value, elements));
         if let Some(&known) = self.known.get(&key) {
@@ -331,7 +365,7 @@ impl Tiles<'_> {
         let operands = self.operands(value, &expr, own);
         let args: SmallVec<[Value; 4]> =
             operands.into_iter().map(|(operand, elements)| self.element(operand, elements, out)).collect();
-        let ty = Type { lanes: own.lanes(), ..self.types[value.0 as usize] };
+        let ty = Type { lanes: self.lanes(own), ..self.types[value.0 as usize] };
         let is_vector = matches!(&expr, Expr::Load(at) | Expr::LoadWhere(at, _) if self.is_vector(at, own));
         let mut b = self.builder(out);
         let made = match expr {
@@ -369,7 +403,8 @@ impl Tiles<'_> {
     /// Computes a vector, also of a value whose elements are all the same.
     fn vector(&mut self, value: Value, elements: Elements, out: &mut Vec<Stmt>) -> Value {
         let made = self.element(value, elements, out);
-        self.builder(out).splat(made, elements.lanes())
+        let lanes = self.lanes(elements);
+        self.builder(out).splat(made, lanes)
     }
 
     /// Returns true if elements lie next to each other in a buffer, from a multiple of a vector on.
@@ -460,6 +495,9 @@ impl Tiles<'_> {
 
     /// Copies both factors to shared memory and adds their product to a sum.
     fn product(&mut self, value: Value, [sum, left, right]: [Value; 3], out: &mut Vec<Stmt>) {
+        if let Some(warp) = self.warp {
+            return self.matrix_product(value, sum, warp, out);
+        }
         let copies = [(left, true), (right, false)].map(|(factor, is_left)| self.copy(factor, is_left, out));
         for (factor, copy) in [left, right].into_iter().zip(&copies) {
             for &(elements, place) in &copy.elements {

@@ -255,6 +255,8 @@ fn inline(
         | Expr::Shuffle(..)
         | Expr::LoadShared(..)
         | Expr::Product(..)
+        | Expr::LoadMatrices(..)
+        | Expr::MatrixProduct(..)
         | Expr::LoadWhere(..)
         | Expr::Builtin(_) => unreachable!("an expansion computes from its operands alone"),
     };

@@ -106,9 +106,11 @@ impl Report {
             Condition::Divides(extent, by) => self.eval(extent).map(|extent| extent % by == 0),
             Condition::AtMost(extent, most) => self.eval(extent).map(|extent| extent <= *most),
             Condition::AtLeast(extent, least) => self.eval(extent).map(|extent| extent >= *least),
-            Condition::Binds(_) | Condition::Shares(_) | Condition::Subgroups(_) | Condition::Clusters(_) => {
-                None
-            }
+            Condition::Binds(_)
+            | Condition::Shares(_)
+            | Condition::Subgroups(_)
+            | Condition::Clusters(_)
+            | Condition::Arch(_) => None,
         }
     }
 
@@ -156,6 +158,9 @@ impl Report {
             Condition::Shares(bytes) => format!("a block can share {}", self.amount(bytes)),
             Condition::Subgroups(threads) => format!("subgroups of one size make {threads} threads"),
             Condition::Clusters(blocks) => format!("there are clusters of {blocks} blocks"),
+            Condition::Arch(arch) => {
+                format!("the compute capability is {}.{} or later", arch / 10, arch % 10)
+            }
         }
     }
 }

@@ -30,7 +30,13 @@ fn block(live: &mut [bool], body: Vec<Stmt>) -> Vec<Stmt> {
 
 /// Returns true if a statement, or one of its bodies, has a side effect.
 fn writes(stmt: &Stmt) -> bool {
-    let is_effect =
-        matches!(stmt, Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::ClusterExchange(_) | Stmt::Barrier(_));
+    let is_effect = matches!(
+        stmt,
+        Stmt::Store(..)
+            | Stmt::StoreShared(..)
+            | Stmt::AsyncCopy(_)
+            | Stmt::ClusterExchange(_)
+            | Stmt::Barrier(_)
+    );
     is_effect || stmt.body().iter().any(writes)
 }

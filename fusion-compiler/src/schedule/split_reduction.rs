@@ -63,7 +63,8 @@ pub(super) fn before(work: &Work<'_>, facts: &TargetFacts, configs: &[Config]) -
         | Condition::Divides(..)
         | Condition::Binds(_)
         | Condition::Shares(_)
-        | Condition::Subgroups(_) => false,
+        | Condition::Subgroups(_)
+        | Condition::Arch(_) => false,
     };
     configs
         .iter()

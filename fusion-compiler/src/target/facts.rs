@@ -79,12 +79,34 @@ pub struct TileShape {
     pub size_max: usize,
     /// Smallest number of elements of a result whose tiles keep a device busy.
     pub elements_min: i64,
+    /// True if warps multiply matrices of 16-bit floats, from NVIDIA's compute capability 8.0 on.
+    pub of_matrices: bool,
 }
+
+/// Number of stages of panels that tiles of matrices have in shared memory: one in use, the others being copied.
+pub const PANEL_STAGES: u16 = 3;
+
+/// Elements of 16 bits from the end of a panel's line to the next line. A load of matrices reads eight lines of
+/// 16 bytes at once, which then lie in different banks.
+pub const PANEL_PADDING: u16 = 8;
 
 impl TileShape {
     /// Returns a tile of 16 × 16 threads with 16 elements each.
-    pub(super) const SMALL: TileShape =
-        TileShape { rows: 64, cols: 64, depth: 16, threads: 256, size_max: 8, elements_min: 0 };
+    pub(super) const SMALL: TileShape = TileShape {
+        rows: 64,
+        cols: 64,
+        depth: 16,
+        threads: 256,
+        size_max: 8,
+        elements_min: 0,
+        of_matrices: false,
+    };
+
+    /// Returns the bytes of shared memory that panels of matrices take.
+    pub fn panel_bytes(&self) -> i64 {
+        let line = i64::from(self.depth + PANEL_PADDING);
+        2 * i64::from(PANEL_STAGES) * i64::from(self.rows + self.cols) * line
+    }
 }
 
 /// Parameters for splitting rows that are few and long, so that all of the device works on them.

@@ -11,7 +11,8 @@ mod wgsl;
 #[cfg(feature = "compile")]
 pub(crate) use facts::team;
 pub use facts::{
-    Columns, Contractions, Longest, Parts, RowMemory, TargetFacts, Team, TileShape, Tiles, Vectors,
+    Columns, Contractions, Longest, PANEL_PADDING, PANEL_STAGES, Parts, RowMemory, TargetFacts, Team,
+    TileShape, Tiles, Vectors,
 };
 #[cfg(feature = "compile")]
 pub(crate) use ptx::CLUSTER_MAX;
@@ -38,12 +39,15 @@ pub fn facts(target: Target) -> TargetFacts {
     }
 }
 
-/// Returns the limits that reports assume without a device: WebGPU's defaults, or the shared memory of a
-/// block on NVIDIA's A100.
+/// Returns the limits that reports assume without a device: WebGPU's defaults, or these of NVIDIA's A100.
 pub fn limits(target: Target) -> Limits {
     match target {
-        Target::Ptx => Limits { binding_bytes: u64::MAX, shared_bytes: 163 << 10, subgroup: 32, cluster: 1 },
-        Target::Wgsl => Limits { binding_bytes: 128 << 20, shared_bytes: 16 << 10, subgroup: 0, cluster: 1 },
-        Target::Cpu => Limits { binding_bytes: u64::MAX, shared_bytes: 0, subgroup: 0, cluster: 1 },
+        Target::Ptx => {
+            Limits { binding_bytes: u64::MAX, shared_bytes: 163 << 10, subgroup: 32, cluster: 1, arch: 80 }
+        }
+        Target::Wgsl => {
+            Limits { binding_bytes: 128 << 20, shared_bytes: 16 << 10, subgroup: 0, cluster: 1, arch: 0 }
+        }
+        Target::Cpu => Limits { binding_bytes: u64::MAX, shared_bytes: 0, subgroup: 0, cluster: 1, arch: 0 },
     }
 }

@@ -61,8 +61,10 @@ const fn sized(place: usize, threads: u32, per_block: u32) -> Team {
 /// Largest number of blocks of a cluster that all devices with clusters support.
 pub(crate) const CLUSTER_MAX: i64 = 8;
 
-/// Tiles of NVIDIA GPUs, largest first. A thread computes 64 or 16 elements.
-const TILES: [TileShape; 2] = [
+/// Tiles of NVIDIA GPUs: these of matrices, then these of which a thread computes 64 or 16 elements.
+const TILES: [TileShape; 4] = [
+    TileShape { elements_min: ptx::LARGE_TILE_ELEMENTS_MIN, ..of_matrices(128) },
+    of_matrices(64),
     TileShape {
         rows: 128,
         cols: 128,
@@ -70,6 +72,13 @@ const TILES: [TileShape; 2] = [
         threads: 256,
         size_max: 4,
         elements_min: ptx::LARGE_TILE_ELEMENTS_MIN,
+        of_matrices: false,
     },
     TileShape::SMALL,
 ];
+
+/// Returns a square tile of four warps.
+const fn of_matrices(rows: u16) -> TileShape {
+    let (cols, of_matrices) = (rows, true);
+    TileShape { rows, cols, depth: 32, threads: 128, size_max: 4, elements_min: 0, of_matrices }
+}

@@ -21,7 +21,7 @@ const SHAPES: [TileShape; 4] =
     [shape((8, 16, 4), 8), shape((16, 8, 8), 4), shape((4, 16, 8), 8), shape((16, 16, 4), 4)];
 
 const fn shape((rows, cols, depth): (u16, u16, u16), threads: u32) -> TileShape {
-    TileShape { rows, cols, depth, threads, size_max: 8, elements_min: 0 }
+    TileShape { rows, cols, depth, threads, size_max: 8, elements_min: 0, of_matrices: false }
 }
 
 /// Returns the kernels that compute a function in tiles of a shape.
@@ -76,7 +76,8 @@ fn check(source: &str) {
             assert_eq!(verify_kernel::kernel(&lowered), Ok(()));
             assert!(has_tiles(&of.kernel) && !has_tiles(&lowered));
             for symbols in [[5, 7, 9], [16, 8, 20], [1, 33, 4], [24, 16, 12], [17, 1, 3]] {
-                let limits = Limits { binding_bytes: u64::MAX, shared_bytes: 0, subgroup: 0, cluster: 1 };
+                let limits =
+                    Limits { binding_bytes: u64::MAX, shared_bytes: 0, subgroup: 0, cluster: 1, arch: 0 };
                 if !of.when.iter().all(|condition| condition.holds(&symbols, &limits)) {
                     continue;
                 }

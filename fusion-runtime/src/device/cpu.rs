@@ -57,6 +57,7 @@ pub(super) fn open() -> Device {
         block_shared_bytes_max: 0,
         subgroup_size: 0,
         cluster_blocks_max: 1,
+        compute_capability: 0,
     };
     Device(Arc::new(Cpu {
         name: format!("CPU ({cores} threads, {})", isa.name()),

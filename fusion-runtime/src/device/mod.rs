@@ -269,6 +269,7 @@ impl Device {
             shared_bytes: facts.block_shared_bytes_max.into(),
             subgroup: facts.subgroup_size,
             cluster: facts.cluster_blocks_max,
+            arch: facts.compute_capability,
         }
     }
 

@@ -174,7 +174,7 @@ impl Emitter<'_> {
     }
 
     /// Where each lane is.
-    fn places(&mut self, ty: Type, at: &Address) -> Vec<String> {
+    pub(super) fn places(&mut self, ty: Type, at: &Address) -> Vec<String> {
         let size = self.kernel.buffer(at.buffer).dtype.size();
         let addresses = self.element(size, at);
         let gathers = self.kernel.ty(at.index).lanes != Lanes::ONE;
@@ -210,7 +210,12 @@ impl Emitter<'_> {
     }
 
     /// Where the parts of a value are that are accessed at once, so many.
-    fn shared_places(&mut self, id: SharedId, index: Value, count: usize) -> SmallVec<[String; 2]> {
+    pub(super) fn shared_places(
+        &mut self,
+        id: SharedId,
+        index: Value,
+        count: usize,
+    ) -> SmallVec<[String; 2]> {
         match self.halves {
             Some(halves) if self.kernel.shared[usize::from(id.0)].len == SharedLen::AtLaunch => {
                 halves.into_iter().map(|half| format!("[{}]", self.shared(id, index, half))).collect()
@@ -417,7 +422,7 @@ fn group(registers: &[Register]) -> (String, String) {
     }
 }
 
-fn list(registers: &[Register]) -> String {
+pub(super) fn list(registers: &[Register]) -> String {
     registers.iter().map(Register::to_string).collect::<Vec<_>>().join(", ")
 }
 

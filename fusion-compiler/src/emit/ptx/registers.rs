@@ -126,7 +126,11 @@ impl Spans {
                 }
                 self.last_until_now(start);
             }
-            Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::ClusterExchange(_) | Stmt::Barrier(_) => {}
+            Stmt::Store(..)
+            | Stmt::StoreShared(..)
+            | Stmt::AsyncCopy(_)
+            | Stmt::ClusterExchange(_)
+            | Stmt::Barrier(_) => {}
             Stmt::Vector { .. } | Stmt::AllReduce(_) => unreachable!("legalize leaves neither for a GPU"),
         }
     }

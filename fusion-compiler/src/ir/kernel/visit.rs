@@ -2,7 +2,9 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use super::{Address, ClusterExchange, Expr, Fold, Kernel, Lanes, SharedId, Shuffle, Stmt, Value, Values};
+use super::{
+    Address, AsyncCopy, ClusterExchange, Expr, Fold, Kernel, Lanes, SharedId, Shuffle, Stmt, Value, Values,
+};
 
 /// Defines visitors for shared and for mutable references.
 macro_rules! visits {
@@ -26,11 +28,15 @@ macro_rules! visits {
                         over.$iter().chain(identity).for_each(visit);
                     }
                     Stmt::StoreShared(_, index, value) => [index, value].into_iter().for_each(visit),
+                    Stmt::AsyncCopy(AsyncCopy::Start(at, _, index, mask)) => {
+                        [&$($mutable)? at.index, index, mask].into_iter().for_each(visit);
+                    }
                     Stmt::ClusterExchange(ClusterExchange::Send(_, to, from, value)) => {
                         [to, from, value].into_iter().for_each(visit);
                     }
                     Stmt::If { cond, .. } => visit(cond),
                     Stmt::ClusterExchange(ClusterExchange::Init | ClusterExchange::Wait | ClusterExchange::Receive(_) | ClusterExchange::Invalidate)
+                    | Stmt::AsyncCopy(AsyncCopy::Commit | AsyncCopy::Wait(_))
                     | Stmt::Barrier(_) => {}
                 }
             }
@@ -45,6 +51,7 @@ macro_rules! visits {
                     Stmt::Let(..)
                     | Stmt::Store(..)
                     | Stmt::StoreShared(..)
+                    | Stmt::AsyncCopy(_)
                     | Stmt::ClusterExchange(_)
                     | Stmt::Barrier(_) => {}
                     Stmt::If { body, .. } => visit(body, &$($mutable)? []),
@@ -77,11 +84,12 @@ macro_rules! visits {
                     | Expr::Splat(arg)
                     | Expr::Lane(arg, _)
                     | Expr::Shuffle(arg, Shuffle::Down(_) | Shuffle::First)
-                    | Expr::LoadShared(_, arg) => visit(arg),
+                    | Expr::LoadShared(_, arg)
+                    | Expr::LoadMatrices(_, arg, _) => visit(arg),
                     Expr::Shuffle(arg, Shuffle::DownBy(distance)) => {
                         [arg, distance].into_iter().for_each(visit);
                     }
-                    Expr::Product(sum, left, right) => [sum, left, right].into_iter().for_each(visit),
+                    Expr::Product(sum, left, right) | Expr::MatrixProduct(_, sum, left, right) => [sum, left, right].into_iter().for_each(visit),
                     Expr::Load(at) => visit(&$($mutable)? at.index),
                     Expr::LoadWhere(at, mask) => {
                         [&$($mutable)? at.index, mask].into_iter().for_each(visit);
@@ -159,6 +167,7 @@ impl Stmt {
             Stmt::AllReduce(fold) => fold.out.iter().copied().collect(),
             Stmt::Store(..)
             | Stmt::StoreShared(..)
+            | Stmt::AsyncCopy(_)
             | Stmt::ClusterExchange(_)
             | Stmt::Barrier(_)
             | Stmt::If { .. } => {
@@ -171,6 +180,6 @@ impl Stmt {
 impl Expr {
     /// Returns true if the value depends on nothing but the operands and the thread.
     pub fn is_pure(&self) -> bool {
-        !matches!(self, Expr::Load(_) | Expr::LoadWhere(..) | Expr::LoadShared(..))
+        !matches!(self, Expr::Load(_) | Expr::LoadWhere(..) | Expr::LoadShared(..) | Expr::LoadMatrices(..))
     }
 }

@@ -21,6 +21,8 @@ pub enum Condition {
     Subgroups(u32),
     /// The device has clusters of this many blocks.
     Clusters(u32),
+    /// The device is an NVIDIA GPU of this compute capability or a later one; 80 is 8.0.
+    Arch(u32),
 }
 
 /// The limits of a device that conditions compare.
@@ -34,6 +36,8 @@ pub struct Limits {
     pub subgroup: u32,
     /// Maximum number of blocks in a cluster; 1 without clusters.
     pub cluster: u32,
+    /// Compute capability of an NVIDIA GPU, where 80 is 8.0; 0 for other devices.
+    pub arch: u32,
 }
 
 impl Condition {
@@ -46,9 +50,11 @@ impl Condition {
             },
             Condition::AtMost(extent, max) => extent.as_const().map(|x| x <= *max),
             Condition::AtLeast(extent, min) => extent.as_const().map(|x| x >= *min),
-            Condition::Binds(_) | Condition::Shares(_) | Condition::Subgroups(_) | Condition::Clusters(_) => {
-                None
-            }
+            Condition::Binds(_)
+            | Condition::Shares(_)
+            | Condition::Subgroups(_)
+            | Condition::Clusters(_)
+            | Condition::Arch(_) => None,
         }
     }
 
@@ -66,6 +72,7 @@ impl Condition {
             (Condition::Divides(extent, given), Condition::Divides(of, divisor)) => {
                 extent == of && given % divisor == 0
             }
+            (Condition::Arch(given), Condition::Arch(asked)) => given >= asked,
             (Condition::Binds(given), Condition::Binds(asked))
             | (Condition::Shares(given), Condition::Shares(asked)) => given == asked || enough(given, asked),
             (given, asked) => given == asked,
@@ -86,6 +93,7 @@ impl Condition {
             Condition::Shares(bytes) => within(bytes, limits.shared_bytes),
             Condition::Subgroups(threads) => limits.subgroup > 0 && threads % limits.subgroup == 0,
             Condition::Clusters(blocks) => *blocks <= limits.cluster,
+            Condition::Arch(arch) => *arch <= limits.arch,
         }
     }
 }
@@ -119,7 +127,8 @@ mod tests {
     #[test]
     fn a_binding_holds_at_most_its_limit() {
         let bytes = Condition::Binds(DimExpr::sym(0) * DimExpr::constant(4));
-        let limits = |binding_bytes| Limits { binding_bytes, shared_bytes: 0, subgroup: 32, cluster: 1 };
+        let limits =
+            |binding_bytes| Limits { binding_bytes, shared_bytes: 0, subgroup: 32, cluster: 1, arch: 75 };
         assert!(bytes.holds(&[25], &limits(100)) && !bytes.holds(&[26], &limits(100)));
         assert!(!bytes.holds(&[i64::MAX], &limits(u64::MAX)), "what overflows fits nowhere");
         let shared = Condition::Shares(DimExpr::sym(0));
@@ -128,6 +137,8 @@ mod tests {
             |threads, subgroup| Condition::Subgroups(threads).holds(&[], &Limits { subgroup, ..limits(0) });
         let clusters =
             |blocks, cluster| Condition::Clusters(blocks).holds(&[], &Limits { cluster, ..limits(0) });
+        let arch = |least, arch| Condition::Arch(least).holds(&[], &Limits { arch, ..limits(0) });
+        assert_eq!((arch(80, 75), arch(80, 80), arch(80, 90)), (false, true, true));
         assert!(clusters(8, 8) && clusters(2, 8) && !clusters(8, 1));
         assert!(subgroups(64, 32) && subgroups(64, 64) && !subgroups(64, 128) && !subgroups(64, 0));
     }

@@ -5,7 +5,7 @@ use std::iter;
 
 use rustc_hash::FxHashSet;
 
-use super::{Along, Definition, Elements, INDEX, Shape, Tiles, VECTOR, divided, plus, times};
+use super::{Along, Definition, Elements, INDEX, Shape, Tiles, divided, plus, times};
 use crate::fuse::is_transcendental;
 use crate::ir::dtype::DType;
 use crate::ir::kernel::{Address, Carried, Expr, Lanes, LoopKind, Stmt, Type, Value};
@@ -106,15 +106,14 @@ impl Tiles<'_> {
 
     /// Returns the rows of the thread from its row number `var` on, which is a multiple of `count`.
     fn rows_from(&mut self, var: Value, count: usize, out: &mut Vec<Stmt>) -> Vec<Value> {
-        let (Shape { run, across, .. }, first) = (self.shape, self.held.rows[0]);
-        let down = self.threads as u16 / across;
+        let (Shape { run, row_step, .. }, first) = (self.shape, self.held.rows[0]);
         let mut b = self.builder(out);
         let (number, ahead) = divided(&mut b, var, run);
-        let number = times(&mut b, number, down * run);
+        let number = times(&mut b, number, row_step);
         let start = b.apply(Op::Add, &[first, number]);
         let start = b.apply(Op::Add, &[start, ahead]);
         let each = 0..count as u16;
-        each.map(|i| plus(&mut b, start, i / run * down * run + i % run)).collect()
+        each.map(|i| plus(&mut b, start, i / run * row_step + i % run)).collect()
     }
 
     /// Stores the elements that the thread at hand has in these rows and for which the condition is true.
@@ -134,7 +133,7 @@ impl Tiles<'_> {
                     out.push(Stmt::If { cond, body: vec![Stmt::Store(at, value)] });
                     continue;
                 }
-                for lane in 0..VECTOR as u8 {
+                for lane in 0..self.shape.width as u8 {
                     let mut b = self.builder(out);
                     let [value, index, cond] = [value, at.index, cond].map(|of| {
                         let one = Type { lanes: Lanes::ONE, ..b.ty(of) };

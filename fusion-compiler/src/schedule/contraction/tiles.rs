@@ -10,11 +10,13 @@ use super::super::body::{Addressing, Body, Level, Place};
 use super::super::space::{SpaceDim, bytes, dims_along, product, width_conditions, widths};
 use super::super::{Scheduled, Work};
 use super::Product;
+use crate::fuse::Load;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{AxisId, NodeId, NodeKind};
 use crate::ir::kernel::{
-    Address, Builtin, Carried, Expr, IndexWidth, Lanes, LoopKind, Stmt, ThreadMap, Type, Value,
+    ASYNC_COPY_BYTES, Address, BufferId, Builtin, Carried, Expr, IndexWidth, Lanes, LoopKind, Stmt,
+    ThreadMap, Type, Value,
 };
 use crate::ir::op::Op;
 use crate::ir::plan::{Condition, Footprint, Space, UniformArg};
@@ -24,6 +26,11 @@ const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
 
 /// Lanes of an access to elements next to each other.
 const VECTOR: i64 = 4;
+
+/// Elements of an asynchronous copy of a factor, and of an access by a thread to the elements of a product of
+/// matrices.
+const MATRIX_LANES: i64 = (ASYNC_COPY_BYTES / 2) as i64;
+const MATRIX_STORE_LANES: i64 = 2;
 
 /// A variant of the kernel.
 #[derive(Clone, Copy)]
@@ -45,14 +52,46 @@ pub(super) fn tiles(
     let shapes: Vec<TileShape> = shapes.iter().filter(|shape| size <= shape.size_max).copied().collect();
     let last = shapes[shapes.len() - 1];
     let config = |shape, index, aligned| TileConfig { shape, index, aligned };
+    let has_matrices = of.has_matrices(work);
     let configs = widths(work, facts).into_iter().flat_map(|index| {
-        // Operands that need wide positions are rare, so one kernel is enough for them.
-        let aligned = shapes.iter().filter(|_| index == IndexWidth::Bits32);
+        // Operands that need wide positions are rare, so one kernel is enough for them. The last shape is enough for
+        // devices without products of matrices.
+        let fits = |shape: &&TileShape| shape.of_matrices == has_matrices || **shape == last;
+        let aligned = shapes.iter().filter(|_| index == IndexWidth::Bits32).filter(fits);
         let aligned: Vec<_> = aligned.map(|&shape| config(shape, index, true)).collect();
         aligned.into_iter().chain([config(last, index, false)])
     });
     let configs: Vec<TileConfig> = configs.collect();
     configs.into_iter().map(|config| Tiled::new(of, work, facts, config).scheduled()).collect()
+}
+
+impl Product {
+    /// Returns true if both factors are read as floats of 16 bits of one kind, with contiguous elements along one side
+    /// of their tiles.
+    fn has_matrices(&self, work: &Work<'_>) -> bool {
+        let sides = [(self.left, &self.rows), (self.right, &self.cols)];
+        let dtypes = sides.map(|(factor, own)| {
+            let operand = &work.operands[usize::from(matrix_operand(work, factor)?.0)];
+            let inner = operand.axes.last()?;
+            let side = [own, &self.depth].into_iter().find(|side| side.contains(inner))?;
+            let is_line =
+                dims_along(work, side).len() == 1 && !operand.moved && operand.interleave_axis.is_none();
+            let dtype = operand.dtype;
+            (is_line && matches!(dtype, DType::F16 | DType::BF16)).then_some(dtype)
+        });
+        work.graph.node(self.sum).dtype == DType::F32 && dtypes[0].is_some() && dtypes[0] == dtypes[1]
+    }
+}
+
+/// Returns the operand that a factor widens, if it does nothing else.
+fn matrix_operand(work: &Work<'_>, factor: NodeId) -> Option<BufferId> {
+    let node = work.graph.node(factor);
+    let of = (node.kind == NodeKind::Cast).then(|| node.args[0])?;
+    let load = match work.graph.node(of).kind {
+        NodeKind::Input(param) => Load::Param(param),
+        _ => Load::Stored(of),
+    };
+    work.loads.get(&load).copied()
 }
 
 /// A side of a tile.
@@ -133,7 +172,11 @@ impl<'w> Tiled<'w> {
 
     fn name(&self) -> String {
         let TileConfig { shape, index, aligned } = self.config;
-        let vector = if aligned { format!("_v{VECTOR}") } else { String::new() };
+        let vector = match aligned {
+            true if shape.of_matrices => "_matrices".into(),
+            true => format!("_v{VECTOR}"),
+            false => String::new(),
+        };
         let wide = if index == IndexWidth::Bits64 { "_wide" } else { "" };
         format!("{}_tiles{}x{}{vector}{wide}", self.work.name, shape.rows, shape.cols)
     }
@@ -197,7 +240,14 @@ impl<'w> Tiled<'w> {
             inside.extend(body.take_inner());
             value
         };
-        let (left, right) = (factor(of.left, Side::Rows), factor(of.right, Side::Cols));
+        let nodes = [of.left, of.right];
+        // Matrices have the elements as they are read.
+        let [left, right] = if self.config.shape.of_matrices {
+            nodes.map(|node| self.work.graph.node(node).args[0])
+        } else {
+            nodes
+        };
+        let (left, right) = (factor(left, Side::Rows), factor(right, Side::Cols));
         let dtype = self.work.graph.node(of.sum).dtype;
         let ty = Type { dtype, lanes: Lanes::Tile(height, width) };
         let mut b = body.writer(&mut inside);
@@ -264,7 +314,14 @@ impl<'w> Tiled<'w> {
             grain_min: 1,
             each: DimExpr::constant(i64::from(rows) * i64::from(cols)),
         };
-        Scheduled::new(when, (kernel, buffers), space)
+        let bytes = self.panel_bytes();
+        Scheduled { row_memory: DimExpr::constant(bytes), ..Scheduled::new(when, (kernel, buffers), space) }
+    }
+
+    /// Returns the bytes of shared memory whose size is set at launch.
+    fn panel_bytes(&self) -> i64 {
+        let shape = self.config.shape;
+        if shape.of_matrices { shape.panel_bytes() } else { 0 }
     }
 
     fn conditions(&self) -> Vec<Condition> {
@@ -276,11 +333,12 @@ impl<'w> Tiled<'w> {
             when.push(Condition::AtLeast(elements, config.shape.elements_min));
         }
         if config.aligned {
-            when.extend(
-                self.innermost()
-                    .into_iter()
-                    .map(|axis| Condition::Divides(work.graph.axis(axis).extent.clone(), VECTOR)),
-            );
+            let axes = self.innermost().into_iter();
+            when.extend(axes.map(|(axis, of)| Condition::Divides(work.graph.axis(axis).extent.clone(), of)));
+        }
+        if config.shape.of_matrices {
+            when.push(Condition::Arch(80));
+            when.push(Condition::Shares(DimExpr::constant(self.panel_bytes())));
         }
         if facts.rebased {
             let whole = work.operands.iter().filter(|operand| !operand.axes.is_empty());
@@ -291,15 +349,22 @@ impl<'w> Tiled<'w> {
         when
     }
 
-    /// Returns the innermost axes of the tensors that a tile has several elements of, each once.
-    fn innermost(&self) -> Vec<AxisId> {
-        let mut all = Vec::new();
-        for operand in &self.work.operands {
-            if let Some(&axis) = operand.axes.last()
-                && !all.contains(&axis)
-                && !self.of.batch.contains(&axis)
-            {
-                all.push(axis);
+    /// Returns the innermost axes of the tensors that a tile has several elements of, each once, with the lanes of
+    /// accesses along them.
+    fn innermost(&self) -> Vec<(AxisId, i64)> {
+        let mut all: Vec<(AxisId, i64)> = Vec::new();
+        let factors = [self.of.left, self.of.right].map(|node| matrix_operand(self.work, node));
+        for (i, operand) in self.work.operands.iter().enumerate() {
+            let Some(&axis) = operand.axes.last() else { continue };
+            let lanes = match self.config.shape.of_matrices {
+                true if factors.contains(&Some(BufferId(i as u16))) => MATRIX_LANES,
+                true => MATRIX_STORE_LANES,
+                false => VECTOR,
+            };
+            match all.iter_mut().find(|(known, _)| *known == axis) {
+                Some((_, most)) => *most = lanes.max(*most),
+                None if self.of.batch.contains(&axis) => {}
+                None => all.push((axis, lanes)),
             }
         }
         all

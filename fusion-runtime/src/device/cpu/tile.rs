@@ -231,7 +231,7 @@ impl Interpreter<'_, '_> {
             }
             Stmt::Vector { len, body, folds } => self.vector(*len, body, folds),
             Stmt::StoreShared(..) => self.simple(stmt, ONE),
-            Stmt::AllReduce(_) | Stmt::ClusterExchange(_) | Stmt::Barrier(_) => {
+            Stmt::AllReduce(_) | Stmt::AsyncCopy(_) | Stmt::ClusterExchange(_) | Stmt::Barrier(_) => {
                 unreachable!("the CPU has no teams")
             }
             Stmt::If { cond, body } => {
@@ -426,7 +426,13 @@ impl Interpreter<'_, '_> {
             Expr::Builtin(Builtin::BlockLen) => out.push(position(self.block.1)),
             Expr::Builtin(Builtin::RangeStart) => out.push(position(self.range.0)),
             Expr::Builtin(Builtin::RangeEnd) => out.push(position(self.range.1)),
-            Expr::Pack(_) | Expr::Lane(..) | Expr::Shuffle(..) | Expr::Product(..) | Expr::Builtin(_) => {
+            Expr::Pack(_)
+            | Expr::Lane(..)
+            | Expr::Shuffle(..)
+            | Expr::Product(..)
+            | Expr::LoadMatrices(..)
+            | Expr::MatrixProduct(..)
+            | Expr::Builtin(_) => {
                 unreachable!("the CPU's vectors are loops and its grid is a range")
             }
         }

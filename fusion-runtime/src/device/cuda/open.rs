@@ -184,6 +184,7 @@ fn facts(device: CUdevice) -> Result<DeviceFacts, DriverError> {
         block_shared_bytes_max: fact(device, attribute::BLOCK_SHARED_BYTES_MAX)?,
         subgroup_size: fact(device, attribute::WARP_SIZE)?,
         cluster_blocks_max: if has_clusters(device) { CLUSTER_BLOCKS } else { 1 },
+        compute_capability: compute_capability(device)?,
     })
 }
 
@@ -214,9 +215,12 @@ fn name(device: CUdevice) -> Result<String, DriverError> {
         check(cuDeviceGetName(name.as_mut_ptr(), name.len() as i32 - 1, device))?;
         CStr::from_ptr(name.as_ptr()).to_string_lossy()
     };
-    let major = fact(device, attribute::CAPABILITY_MAJOR)?;
-    let minor = fact(device, attribute::CAPABILITY_MINOR)?;
-    Ok(format!("{text} (CUDA, sm_{major}{minor})"))
+    Ok(format!("{text} (CUDA, sm_{})", compute_capability(device)?))
+}
+
+/// Returns the compute capability, where 80 is 8.0.
+fn compute_capability(device: CUdevice) -> Result<u32, DriverError> {
+    Ok(10 * fact(device, attribute::CAPABILITY_MAJOR)? + fact(device, attribute::CAPABILITY_MINOR)?)
 }
 
 #[cfg(test)]

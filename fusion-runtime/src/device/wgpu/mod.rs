@@ -436,5 +436,6 @@ fn facts(device: &wgpu::Device, info: &wgpu::AdapterInfo, limits: &Limits, optio
         block_shared_bytes_max: device.max_compute_workgroup_storage_size,
         subgroup_size: if subgroups { info.subgroup_min_size } else { 0 },
         cluster_blocks_max: 1,
+        compute_capability: 0,
     }
 }

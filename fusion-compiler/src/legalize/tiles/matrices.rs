@@ -1,0 +1,325 @@
+//! Products of narrow floats, by matrices in the registers of a warp (PTX ISA, `mma.m16n8k16`).
+//!
+//! Asynchronous copies bring panels of both factors to shared memory, some steps of the depth ahead. A panel keeps
+//! the direction that is contiguous in the tensor, since a load of matrices can transpose them.
+//!
+//! A thread has two columns next to each other in every eighth row and column of its warp's tile.
+
+use super::{Along, Copy, Definition, Elements, INDEX, Shape, Tiles, divided, plus, times};
+use crate::ir::dtype::DType;
+use crate::ir::kernel::{
+    ASYNC_COPY_BYTES, Address, AsyncCopy, Builder, Carried, Expr, Lanes, Scope, Shared, SharedId, SharedLen,
+    Stmt, Type, Value, WARP,
+};
+use crate::ir::op::Op;
+use crate::target::{PANEL_PADDING, PANEL_STAGES};
+
+/// Number of rows of a left matrix, of columns of two right matrices, and of steps of the depth in a product.
+const MATRIX: u16 = 16;
+
+/// Number of elements of 16 bits in an asynchronous copy.
+const COPIED: u16 = ASYNC_COPY_BYTES as u16 / 2;
+
+/// The part of a tile that a warp computes.
+#[derive(Clone, Copy)]
+pub(super) struct WarpTile {
+    rows: u16,
+    cols: u16,
+    /// Number of warps in a row of the whole tile.
+    across: u16,
+}
+
+impl WarpTile {
+    /// Shares a tile between the warps of a team, two of them above each other.
+    pub(super) fn new((rows, cols): (u16, u16), threads: u32) -> WarpTile {
+        let across = (threads / WARP / 2) as u16;
+        WarpTile { rows: rows / 2, cols: cols / across, across }
+    }
+
+    /// Returns the elements of a thread.
+    pub(super) fn shape(self) -> Shape {
+        let WarpTile { rows, cols, .. } = self;
+        Shape { run: 1, runs: rows / 8, row_step: 8, vectors: cols / 8, col_step: 8, width: 2 }
+    }
+
+    /// Returns the first row and column of a thread's warp.
+    fn start(self, b: &mut Builder<'_>, thread: Value) -> (Value, Value) {
+        let (warp, _) = divided(b, thread, WARP as u16);
+        let (row, col) = divided(b, warp, self.across);
+        (times(b, row, self.rows), times(b, col, self.cols))
+    }
+
+    /// Returns the row and the column of a thread's first element.
+    pub(super) fn first_element(self, b: &mut Builder<'_>, thread: Value) -> (Value, Value) {
+        let (row, col) = self.start(b, thread);
+        let (_, lane) = divided(b, thread, WARP as u16);
+        let (ahead, pair) = divided(b, lane, 4);
+        let pair = times(b, pair, 2);
+        (b.apply(Op::Add, &[row, ahead]), b.apply(Op::Add, &[col, pair]))
+    }
+}
+
+/// Panels of both factors, and the copies that fill them.
+#[derive(Clone)]
+pub(super) struct Pipeline {
+    memory: SharedId,
+    panels: [Panel; 2],
+    /// Number of elements from the panels of one stage to these of the next.
+    stage_len: u16,
+    /// The counter of the loop over the depth.
+    counter: Value,
+    /// Number of steps of a panel.
+    depth: u16,
+    /// The value that stands for the counter in copies.
+    ahead: Option<Value>,
+    /// First element of the stage at hand.
+    stage: Value,
+}
+
+impl Pipeline {
+    /// Returns the value that stands for a value in copies ahead of the loop.
+    pub(super) fn ahead_of(&self, value: Value) -> Option<Value> {
+        self.ahead.filter(|_| value == self.counter)
+    }
+}
+
+/// A factor's part of a stage.
+#[derive(Clone)]
+struct Panel {
+    from: Address,
+    mask: Value,
+    /// The elements that the thread at hand copies, and the lines that they are copied to.
+    copy: Copy,
+    /// True if contiguous elements lie along the depth.
+    along_depth: bool,
+    /// Element of the row that the thread at hand gives to loads of matrices.
+    row: Value,
+}
+
+impl Tiles<'_> {
+    /// Computes values of one lane before a loop, since copies ahead of the loop need them. Returns the rest of the
+    /// loop's body, which has no others.
+    pub(super) fn without_invariants(&self, body: Vec<Stmt>, out: &mut Vec<Stmt>) -> Vec<Stmt> {
+        let is_invariant = |stmt: &Stmt| match stmt {
+            Stmt::Let(value, _) => !self.definitions.contains_key(value),
+            _ => false,
+        };
+        let (before, inside) = body.into_iter().partition(is_invariant);
+        out.extend::<Vec<Stmt>>(before);
+        inside
+    }
+
+    /// Starts the first copies of a loop over the depth of a product of matrices. Returns nothing for other loops.
+    pub(super) fn pipelined(
+        &mut self,
+        body: &[Stmt],
+        (counter, start): (Value, Value),
+        out: &mut Vec<Stmt>,
+    ) -> Option<Pipeline> {
+        let warp = self.warp?;
+        let product = body.iter().find_map(|stmt| match stmt {
+            Stmt::Let(_, Expr::Product(_, left, right)) => Some([*left, *right]),
+            _ => None,
+        });
+        let factors = product?;
+        let dtype = self.types[factors[0].0 as usize].dtype;
+        let known = self.shared.iter().position(|shared| shared.len == SharedLen::AtLaunch);
+        let memory = SharedId(known.unwrap_or(self.shared.len()) as u16);
+        if known.is_none() {
+            self.shared.push(Shared { dtype, len: SharedLen::AtLaunch });
+        }
+        let (left, len) = self.panel((factors[0], true), (memory, 0), warp, out);
+        let (right, more) = self.panel((factors[1], false), (memory, len), warp, out);
+        let Lanes::Tile(_, depth) = self.types[factors[0].0 as usize].lanes else {
+            unreachable!("a factor is a tile")
+        };
+        let (stage_len, panels) = (len + more, [left, right]);
+        let stage = self.builder(out).index(0);
+        let pipeline = Pipeline { memory, panels, stage_len, counter, depth, ahead: None, stage };
+        // Other threads may still read the panels of the tile before.
+        out.push(Stmt::Barrier(Scope::Block));
+        for stage in 0..PANEL_STAGES - 1 {
+            let mut b = self.builder(out);
+            let (ahead, place) = (plus(&mut b, start, stage * depth), b.index((stage * stage_len).into()));
+            self.fill(&pipeline, (ahead, place), out);
+        }
+        Some(pipeline)
+    }
+
+    /// Prepares the panel of a factor, which starts at the element `start` of each stage. Returns the panel and the
+    /// number of its elements.
+    fn panel(
+        &mut self,
+        (factor, is_left): (Value, bool),
+        (memory, start): (SharedId, u16),
+        warp: WarpTile,
+        out: &mut Vec<Stmt>,
+    ) -> (Panel, u16) {
+        let Some(Definition { expr: Expr::LoadWhere(from, mask), .. }) =
+            self.definitions.get(&factor).cloned()
+        else {
+            unreachable!("matrices are read from memory")
+        };
+        let along = self.contiguous(factor).unwrap_or_else(|| unreachable!("matrices have contiguous lines"));
+        let Lanes::Tile(rows, cols) = self.types[factor.0 as usize].lanes else {
+            unreachable!("a factor is a tile")
+        };
+        let (lines, len) = if along == Along::Cols { (rows, cols) } else { (cols, rows) };
+        let (stride, along_depth) = (len + PANEL_PADDING, (along == Along::Cols) == is_left);
+        let (thread, threads) = (self.thread, self.threads as u16);
+        let mut b = self.builder(out);
+        let each = len / COPIED;
+        let (line, number) = divided(&mut b, thread, each);
+        let place = times(&mut b, number, COPIED);
+        let mut elements = Vec::new();
+        for copied in (0..lines * each).step_by(threads.into()) {
+            let line = plus(&mut b, line, copied / each);
+            let (row, col) = if along == Along::Rows { (place, line) } else { (line, place) };
+            let at = times(&mut b, line, stride);
+            let at = b.apply(Op::Add, &[at, place]);
+            elements.push((Elements { row, col, along: None }, plus(&mut b, at, start)));
+        }
+        let row = matrix_row(&mut b, (thread, warp), (stride, start), is_left, along_depth);
+        let copy = Copy { memory, stride, apart: 1, elements };
+        (Panel { from, mask, copy, along_depth, row }, lines * stride)
+    }
+
+    /// Starts the copies of the panels at a step of the depth to a stage.
+    fn fill(&mut self, pipeline: &Pipeline, (step, stage): (Value, Value), out: &mut Vec<Stmt>) {
+        let (known, around) = (self.known.clone(), self.pipeline.take());
+        self.pipeline = Some(Pipeline { ahead: Some(step), ..pipeline.clone() });
+        for Panel { from, mask, copy, .. } in &pipeline.panels {
+            for &(elements, place) in &copy.elements {
+                let [index, mask] = [from.index, *mask].map(|of| self.element(of, elements, out));
+                let place = self.builder(out).apply(Op::Add, &[place, stage]);
+                let from = Address { index, aligned: true, ..*from };
+                out.push(Stmt::AsyncCopy(AsyncCopy::Start(from, copy.memory, place, mask)));
+            }
+        }
+        out.push(Stmt::AsyncCopy(AsyncCopy::Commit));
+        (self.known, self.pipeline) = (known, around);
+    }
+
+    /// Waits for the panels of an iteration, and starts the copies of a later one. Returns the stage, which iterations
+    /// pass on.
+    pub(super) fn advance(&mut self, out: &mut Vec<Stmt>) -> Option<Carried> {
+        let mut pipeline = self.pipeline.clone()?;
+        let Pipeline { stage_len, counter, depth, .. } = pipeline;
+        out.push(Stmt::AsyncCopy(AsyncCopy::Wait(u32::from(PANEL_STAGES) - 2)));
+        out.push(Stmt::Barrier(Scope::Block));
+        let mut b = self.builder(out);
+        let [stage, last] = [(); 2].map(|()| b.declare(INDEX));
+        // The stage before the one at hand is free: all threads have read it.
+        let (zero, len) = (b.index(0), b.index(stage_len.into()));
+        let end = b.index(((PANEL_STAGES - 1) * stage_len).into());
+        let [is_first, is_last] = [zero, end].map(|of| b.apply(Op::Eq, &[stage, of]));
+        let [before, after] = [Op::Sub, Op::Add].map(|op| b.apply(op, &[stage, len]));
+        let free = b.apply(Op::Select, &[is_first, end, before]);
+        let next = b.apply(Op::Select, &[is_last, zero, after]);
+        let ahead = plus(&mut b, counter, (PANEL_STAGES - 1) * depth);
+        self.fill(&pipeline, (ahead, free), out);
+        let start = std::mem::replace(&mut pipeline.stage, stage);
+        self.pipeline = Some(pipeline);
+        Some(Carried { start, var: stage, next, out: last })
+    }
+
+    /// Adds the product of the panels at hand to a sum.
+    pub(super) fn matrix_product(&mut self, value: Value, sum: Value, warp: WarpTile, out: &mut Vec<Stmt>) {
+        let Some(pipeline) = self.pipeline.clone() else { unreachable!("copies bring the panels") };
+        let dtype = self.shared[usize::from(pipeline.memory.0)].dtype;
+        let held = self.held.clone();
+        let vectors = self.vectors(&held.rows);
+        let pairs: Vec<Value> = vectors.iter().map(|&vector| self.vector(sum, vector, out)).collect();
+        let (cols, across) = (held.cols.len(), usize::from(warp.cols / MATRIX));
+        let mut b = self.builder(out);
+        // The two rows of a thread in a matrix are neighbours in the list of its rows.
+        let of_matrix = |i: usize, col: usize| [2 * i * cols + col, (2 * i + 1) * cols + col];
+        let mut sums = Vec::new();
+        for i in 0..held.rows.len() / 2 {
+            for col in 0..cols {
+                let lanes = of_matrix(i, col).map(|at| [0, 1].map(|lane| lane_of(&mut b, pairs[at], lane)));
+                sums.push(packed(&mut b, &lanes.concat()));
+            }
+        }
+        let panels = pipeline.panels.each_ref().map(|panel| {
+            (b.apply(Op::Add, &[panel.row, pipeline.stage]), panel.copy.stride, panel.along_depth)
+        });
+        let words = Type { dtype: DType::U32, lanes: Lanes::Const(4) };
+        for step in (0..pipeline.depth).step_by(MATRIX.into()) {
+            let load =
+                |b: &mut Builder<'_>, (row, stride, along_depth): (Value, u16, bool), number: usize| {
+                    let other = number as u16 * MATRIX;
+                    let ahead = if along_depth { other * stride + step } else { step * stride + other };
+                    let at = plus(b, row, ahead);
+                    b.bind(words, Expr::LoadMatrices(pipeline.memory, at, !along_depth))
+                };
+            let lefts: Vec<Value> = (0..held.rows.len() / 2).map(|i| load(&mut b, panels[0], i)).collect();
+            for j in 0..across {
+                let both = load(&mut b, panels[1], j);
+                for half in 0..2 {
+                    let lanes = [2 * half, 2 * half + 1].map(|lane| lane_of(&mut b, both, lane as u8));
+                    let right = packed(&mut b, &lanes);
+                    for (i, &left) in lefts.iter().enumerate() {
+                        let sum = &mut sums[i * cols + 2 * j + half];
+                        let ty = b.ty(*sum);
+                        *sum = b.bind(ty, Expr::MatrixProduct(dtype, *sum, left, right));
+                    }
+                }
+            }
+        }
+        let mut made = vec![value; vectors.len()];
+        for i in 0..held.rows.len() / 2 {
+            for col in 0..cols {
+                let lanes = [0, 1, 2, 3].map(|lane| lane_of(&mut b, sums[i * cols + col], lane));
+                for (at, lanes) in of_matrix(i, col).into_iter().zip(lanes.chunks(2)) {
+                    made[at] = packed(&mut b, lanes);
+                }
+            }
+        }
+        for (vector, made) in vectors.into_iter().zip(made) {
+            self.known.insert(self.key(value, vector), made);
+        }
+    }
+}
+
+/// Returns the element of the row that a thread gives to a load of the first matrices of its warp.
+///
+/// The four matrices of a load are quarters of 16 × 16 elements. A product takes these of a left operand with the
+/// rows first, and these of a right operand with the depth first.
+fn matrix_row(
+    b: &mut Builder<'_>,
+    (thread, warp): (Value, WarpTile),
+    (stride, start): (u16, u16),
+    is_left: bool,
+    along_depth: bool,
+) -> Value {
+    let (row, col) = warp.start(b, thread);
+    let own = if is_left { row } else { col };
+    let (_, lane) = divided(b, thread, WARP as u16);
+    let (half, of_half) = divided(b, lane, MATRIX);
+    let (quarter, of_quarter) = divided(b, of_half, MATRIX / 2);
+    let (line, ahead) = if is_left == along_depth {
+        (of_half, times(b, half, MATRIX / 2))
+    } else {
+        let more = times(b, half, MATRIX / 2);
+        (b.apply(Op::Add, &[of_quarter, more]), times(b, quarter, MATRIX / 2))
+    };
+    let (line, ahead) = if along_depth {
+        (b.apply(Op::Add, &[line, own]), ahead)
+    } else {
+        (line, b.apply(Op::Add, &[ahead, own]))
+    };
+    let line = times(b, line, stride);
+    let at = b.apply(Op::Add, &[line, ahead]);
+    plus(b, at, start)
+}
+
+fn lane_of(b: &mut Builder<'_>, value: Value, lane: u8) -> Value {
+    let ty = Type { lanes: Lanes::ONE, ..b.ty(value) };
+    b.bind(ty, Expr::Lane(value, lane))
+}
+
+fn packed(b: &mut Builder<'_>, lanes: &[Value]) -> Value {
+    let ty = Type { lanes: Lanes::Const(lanes.len() as u8), ..b.ty(lanes[0]) };
+    b.bind(ty, Expr::Pack(lanes.iter().copied().collect()))
+}

@@ -1,0 +1,164 @@
+//! Products of 16-bit floats, which NVIDIA GPUs multiply as matrices: sums of small integers, exact in any order.
+
+mod devices;
+
+use devices::{Kind, devices, exact_devices};
+use fusion::prelude::*;
+use fusion::{bf16, f16};
+
+fuse! {
+    pub(crate) fn nt(x: f16[M, K], w: f16[N, K], b: f32[N]) -> f16[M, N] { (matmul(x, w, K) + b) as f16 }
+    pub(crate) fn nn(x: bf16[M, K], w: bf16[K, N]) -> f32[M, N] { matmul(x, w, K) }
+    pub(crate) fn tn(x: f16[K, M], w: f16[K, N], r: f32[N, M]) -> (f32[M, N], f32[M, N]) {
+        let y = matmul(x, w, K);
+        (y, tanh(y) + r * y)
+    }
+    pub(crate) fn tt(x: bf16[B, K, M], w: bf16[B, N, K]) -> f32[M, B, N] { max(matmul(x, w, K), 0.0) }
+    pub(crate) fn two_axes(x: f16[M, J, K], w: f16[J, N, K]) -> f32[M, N] { sum(x * w, (J, K)) }
+}
+
+/// Returns pseudo-random integers from -2 to 2, the same for the same seed.
+fn integers(seed: usize, count: usize) -> Vec<f32> {
+    let mut state = seed as u32 ^ 0x9e37_79b9;
+    let next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as f32 % 5.0 - 2.0
+    };
+    std::iter::repeat_with(next).take(count).collect()
+}
+
+/// A matrix, or several of them.
+struct Numbers(Vec<f32>);
+
+impl Numbers {
+    fn f16<const N: usize>(&self, device: &Device, shape: [usize; N]) -> Result<Tensor<f16>> {
+        let elements: Vec<f16> = self.0.iter().map(|&x| f16::from_f32(x)).collect();
+        Tensor::from_slice(device, &elements, shape)
+    }
+
+    fn bf16<const N: usize>(&self, device: &Device, shape: [usize; N]) -> Result<Tensor<bf16>> {
+        let elements: Vec<bf16> = self.0.iter().map(|&x| bf16::from_f32(x)).collect();
+        Tensor::from_slice(device, &elements, shape)
+    }
+}
+
+/// Returns the product of `x` and `w`, by offsets of their rows and columns and strides of the depth.
+fn product(
+    [x, w]: [&Numbers; 2],
+    (m, k, n): (usize, usize, usize),
+    of_x: impl Fn(usize, usize) -> usize,
+    of_w: impl Fn(usize, usize) -> usize,
+) -> Vec<f32> {
+    let sum = |row, col| (0..k).map(|step| x.0[of_x(row, step)] * w.0[of_w(step, col)]).sum();
+    (0..m).flat_map(|row| (0..n).map(move |col| (row, col))).map(|(row, col)| sum(row, col)).collect()
+}
+
+/// Extents of rows, depth and columns: tiles with edges in each direction, and one that lacks whole vectors.
+const SIZES: [(usize, usize, usize); 6] =
+    [(64, 32, 64), (72, 40, 136), (200, 104, 72), (40, 8, 48), (128, 264, 64), (33, 21, 35)];
+
+#[test]
+fn matrices_of_any_layout_are_multiplied() -> Result<()> {
+    for (kind, device) in devices() {
+        let device = &device;
+        for (m, k, n) in SIZES {
+            let at = format!("{device} {m} {k} {n}");
+            let (x, w) = (Numbers(integers(1, m * k)), Numbers(integers(2, k * n)));
+            let b = Numbers(integers(3, n));
+            let bias = Tensor::from_slice(device, &b.0, [n])?;
+            let expected =
+                product([&x, &w], (m, k, n), |row, step| row * k + step, |step, col| col * k + step);
+            let made = nt(&x.f16(device, [m, k])?, &w.f16(device, [n, k])?, &bias)?.to_vec()?;
+            let is_right = |(i, (made, sum)): (usize, (&f16, &f32))| made.to_f32() == sum + b.0[i % n];
+            assert!(made.iter().zip(&expected).enumerate().all(is_right), "{at} NT");
+
+            let expected =
+                product([&x, &w], (m, k, n), |row, step| row * k + step, |step, col| step * n + col);
+            assert!(nn(&x.bf16(device, [m, k])?, &w.bf16(device, [k, n])?)?.to_vec()? == expected, "{at} NN");
+
+            let r = integers(4, m * n);
+            let (first, second) = tn(
+                &x.f16(device, [k, m])?,
+                &w.f16(device, [k, n])?,
+                &Tensor::from_slice(device, &r, [n, m])?,
+            )?;
+            let expected =
+                product([&x, &w], (m, k, n), |row, step| step * m + row, |step, col| step * n + col);
+            assert!(first.to_vec()? == expected, "{at} TN");
+            for (i, made) in second.to_vec()?.into_iter().enumerate() {
+                let (y, r) = (f64::from(expected[i]), f64::from(r[i % n * m + i / n]));
+                assert!(
+                    (f64::from(made) - (y.tanh() + r * y)).abs() < 1e-4 * (1.0 + y.abs()),
+                    "{at} TN, {i}"
+                );
+            }
+
+            let batch = [Numbers(integers(5, 3 * m * k)), Numbers(integers(6, 3 * k * n))];
+            let made =
+                tt(&batch[0].bf16(device, [3, k, m])?, &batch[1].bf16(device, [3, n, k])?)?.to_vec()?;
+            for b in 0..3 {
+                let expected = product(
+                    [&batch[0], &batch[1]],
+                    (m, k, n),
+                    |row, step| (b * k + step) * m + row,
+                    |step, col| (b * n + col) * k + step,
+                );
+                let is_right = |i: usize| made[(i / n * 3 + b) * n + i % n] == expected[i].max(0.0);
+                assert!((0..m * n).all(is_right), "{at} TT {b}");
+            }
+        }
+        assert!(kind != Kind::Cuda || device.facts().compute_capability >= 75, "GPUs have an architecture");
+    }
+    Ok(())
+}
+
+/// Tiles of 128 rows and columns, for results of so many elements that small tiles are not needed.
+#[test]
+fn large_matrices_are_multiplied() -> Result<()> {
+    for device in exact_devices() {
+        let (m, k, n) = (1416, 40, 1504);
+        let (x, w) = (Numbers(integers(1, m * k)), Numbers(integers(2, k * n)));
+        let expected = product([&x, &w], (m, k, n), |row, step| row * k + step, |step, col| step * n + col);
+        let made = nn(&x.bf16(&device, [m, k])?, &w.bf16(&device, [k, n])?)?;
+        assert!(made.to_vec()? == expected, "{device}");
+    }
+    Ok(())
+}
+
+#[test]
+fn several_summed_axes_are_one_depth() -> Result<()> {
+    for (_, device) in devices() {
+        let (m, j, k, n) = (40, 3, 24, 72);
+        let (x, w) = (Numbers(integers(1, m * j * k)), Numbers(integers(2, j * n * k)));
+        let expected = product(
+            [&x, &w],
+            (m, j * k, n),
+            |row, step| row * j * k + step,
+            |step, col| (step / k * n + col) * k + step % k,
+        );
+        let made = two_axes(&x.f16(&device, [m, j, k])?, &w.f16(&device, [j, n, k])?)?;
+        assert!(made.to_vec()? == expected, "{device}");
+    }
+    Ok(())
+}
+
+/// Values that are no numbers stay in their rows and columns, and large products do not overflow.
+#[test]
+fn special_values_stay_in_their_sums() -> Result<()> {
+    for device in exact_devices() {
+        let (m, k, n) = (70, 40, 72);
+        let (mut x, w) = (Numbers(integers(1, m * k)), Numbers(vec![1.0; n * k]));
+        (x.0[3 * k + 5], x.0[69 * k + 39]) = (f32::NAN, f32::INFINITY);
+        x.0[7 * k..8 * k].fill(60_000.0);
+        let made = nt(&x.f16(&device, [m, k])?, &w.f16(&device, [n, k])?, &Tensor::zeros(&device, [n])?)?;
+        for (i, made) in made.to_vec()?.into_iter().enumerate() {
+            let is_right = match i / n {
+                3 => made.is_nan(),
+                7 | 69 => made == f16::INFINITY,
+                row => made.to_f32() == x.0[row * k..(row + 1) * k].iter().sum::<f32>(),
+            };
+            assert!(is_right, "{device} {i}: {made}");
+        }
+    }
+    Ok(())
+}
