@@ -458,3 +458,88 @@ fn other_rows_do_not_change_a_bit() {
     };
     run().expect("it runs");
 }
+
+fuse! {
+    pub(crate) fn both_of(x: f32[M, K], a: f32[K, N], b: f32[N, K]) -> (f32[M, N], f32[M, N]) {
+        (matmul(x, a, K), matmul(x, b, K))
+    }
+    pub(crate) fn gated(x: f32[M, K], a: f32[N, K], b: f32[N, K]) -> f32[M, N] {
+        silu(matmul(x, a, K)) * matmul(x, b, K)
+    }
+    pub(crate) fn constant(x: f32[M, K = 24], w: f32[K, N]) -> f32[M, N] { matmul(x, w, K) }
+    pub(crate) fn constants(x: f32[K = 64, M], a: f32[K, N], b: f32[K, N]) -> (f32[M, N], f32[M, N]) {
+        (matmul(x, a, K), matmul(x, b, K))
+    }
+    pub(crate) fn single(x: f32[M, K, B = 1], w: f32[B, K, N]) -> f32[B, M, N] { matmul(x, w, K) }
+    pub(crate) fn few_rows(x: f32[M = 3, K], w: f32[N, K]) -> f32[M, N] { matmul(x, w, K) }
+    pub(crate) fn inner(x: f32[M, K, B], w: f32[K, N, B]) -> f32[M, N, B] { matmul(x, w, K) }
+}
+
+/// Each product of a function is a contraction, and constant extents decide only where tiles would be empty.
+#[test]
+fn products_are_contractions() {
+    let words = |report: Report| report.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+    for (report, count) in [
+        (both_of::report(), 2),
+        (gated::report(), 2),
+        (constant::report(), 1),
+        (constants::report(), 2),
+        (single::report(), 1),
+    ] {
+        let report = words(report);
+        assert_eq!(report.matches("FLOP").count(), count, "{report}");
+        assert!(!report.contains("is a reduction"), "{report}");
+    }
+    let report = words(few_rows::report());
+    assert!(report.contains("is a reduction: `x` has few elements along its own dims"), "{report}");
+    let report = words(inner::report());
+    assert!(report.contains("both factors have the innermost dim of its kernel, `B`"), "{report}");
+}
+
+#[test]
+fn products_of_one_function_are_computed() {
+    on_devices(|device| {
+        for (m, k, n) in [(5, 9, 7), (40, 9, 36), (40, 64, 36), (33, 24, 35), (64, 24, 32)] {
+            let [x, w, v] = [(1, m * k), (2, k * n), (3, k * n)].map(|(seed, count)| numbers(seed, count));
+            let tensor = |of: &[f32], shape: [usize; 2]| Tensor::from_slice(device, of, shape);
+            let check = |what: &str, made: Vec<f32>, term: &dyn Fn(usize, usize) -> f64| {
+                for (i, made) in made.into_iter().enumerate() {
+                    let expected = term(i / n, i % n);
+                    let off = (f64::from(made) - expected).abs();
+                    assert!(off <= 3e-6 * (k as f64 + 1.0), "{device} {what} {m} {k} {n}: {made} at {i}");
+                }
+            };
+            let sum = |of_x: &dyn Fn(usize) -> usize, w: &[f32], of_w: &dyn Fn(usize) -> usize| -> f64 {
+                (0..k).map(|step| f64::from(x[of_x(step)]) * f64::from(w[of_w(step)])).sum()
+            };
+            let nn =
+                |w: &[f32], row: usize, col: usize| sum(&|step| row * k + step, w, &|step| step * n + col);
+            let nt =
+                |w: &[f32], row: usize, col: usize| sum(&|step| row * k + step, w, &|step| col * k + step);
+            let tn =
+                |w: &[f32], row: usize, col: usize| sum(&|step| step * m + row, w, &|step| step * n + col);
+            let (one, two) = both_of(&tensor(&x, [m, k])?, &tensor(&w, [k, n])?, &tensor(&v, [n, k])?)?;
+            check("both, NN", one.to_vec()?, &|row, col| nn(&w, row, col));
+            check("both, NT", two.to_vec()?, &|row, col| nt(&v, row, col));
+            let made = gated(&tensor(&x, [m, k])?, &tensor(&w, [n, k])?, &tensor(&v, [n, k])?)?;
+            check("gated", made.to_vec()?, &|row, col| {
+                let gate = nt(&w, row, col);
+                gate / (1.0 + (-gate).exp()) * nt(&v, row, col)
+            });
+            if k == 24 {
+                let made = constant(&tensor(&x, [m, k])?, &tensor(&w, [k, n])?)?;
+                check("constant", made.to_vec()?, &|row, col| nn(&w, row, col));
+            }
+            if k == 64 {
+                let (one, two) = constants(&tensor(&x, [k, m])?, &tensor(&w, [k, n])?, &tensor(&v, [k, n])?)?;
+                check("constants", one.to_vec()?, &|row, col| tn(&w, row, col));
+                check("constants", two.to_vec()?, &|row, col| tn(&v, row, col));
+            }
+            let (x, w) =
+                (Tensor::from_slice(device, &x, [m, k, 1])?, Tensor::from_slice(device, &w, [1, k, n])?);
+            let expected = numbers(2, k * n);
+            check("single", single(&x, &w)?.to_vec()?, &|row, col| nn(&expected, row, col));
+        }
+        Ok(())
+    });
+}

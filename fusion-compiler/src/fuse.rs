@@ -21,6 +21,7 @@ use rules::Budget;
 mod in_place;
 mod loops;
 mod points;
+pub mod products;
 mod rules;
 mod space;
 
@@ -100,6 +101,8 @@ pub enum Reason {
     Buffers(usize, usize),
     /// No earlier kernel writes these axes in this order.
     Order,
+    /// A contraction has a kernel of its own, in which tiles compute the products.
+    Product,
     /// The store needs a value that another kernel computes from the results of this one.
     Waits,
 }
@@ -387,6 +390,9 @@ impl Group {
         let is_stored = |id: NodeId| self.stores.iter().any(|store| store.node == id);
         if points::misplaced(graph, self).is_some_and(is_stored) {
             return Some(Reason::Moved);
+        }
+        if self.is_crowded(graph) {
+            return Some(Reason::Product);
         }
         let needed = self.buffers(graph, budget);
         (needed > budget.max).then_some(Reason::Buffers(needed, budget.max))

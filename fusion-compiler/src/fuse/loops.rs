@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 
+use super::products::is_contraction;
 use super::rules::Budget;
 use super::{Group, Grouping, Reason, Store, fuse, is_column_major, load_order};
 use crate::ir::dim::DimExpr;
@@ -73,17 +74,26 @@ fn with_long_loops(
     let elements = |axes: &AxisSet| -> i64 {
         axes.iter().filter_map(|axis| graph.axis(axis).extent.as_const()).product()
     };
-    let reduces = graph.iter().filter(|(_, node)| matches!(node.kind, NodeKind::Reduce(..)));
-    let lines: BTreeSet<AxisSet> = reduces.map(|(id, _)| graph.written_out(id)).collect();
-    let long: Vec<AxisSet> = lines.into_iter().filter(|axes| elements(axes) > facts.unrolled_max).collect();
+    let reduces = || graph.iter().filter(|(_, node)| matches!(node.kind, NodeKind::Reduce(..)));
+    let lines: BTreeSet<AxisSet> = reduces().map(|(id, _)| graph.written_out(id)).collect();
+    let of_products: BTreeSet<AxisSet> = reduces()
+        .filter(|(id, _)| is_contraction(&graph, *id))
+        .map(|(id, _)| graph.written_out(id))
+        .filter(|axes| !axes.is_empty())
+        .collect();
+    let is_long = |axes: &AxisSet| elements(axes) > facts.unrolled_max || of_products.contains(axes);
+    let long: Vec<AxisSet> = lines.into_iter().filter(is_long).collect();
     for axes in long {
         let looped = Graph { looped: graph.looped.union(axes), ..graph.clone() };
         let other = fuse(&looped, facts, twice);
+        let is_product = |group: &Group| group.nodes.iter().any(|id| is_contraction(&looped, *id));
         let is_line = |group: &Group| {
             let is_along = group.cols.iter().any(|axis| axes.contains(*axis));
-            !is_along || !has_column_major_rows(&looped, group)
+            !is_along || is_product(group) || !has_column_major_rows(&looped, group)
         };
-        let is_allowed = other.groups.len() <= fused.groups.len() && other.double_buffered.is_subset(twice);
+        // Each product has a kernel of its own.
+        let is_allowed = (other.groups.len() <= fused.groups.len() || of_products.contains(&axes))
+            && other.double_buffered.is_subset(twice);
         if is_allowed && other.groups.iter().all(is_line) {
             (graph, fused) = (looped, other);
         }

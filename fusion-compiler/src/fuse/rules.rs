@@ -4,7 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Group, Load, Reason, Store, is_op, is_transcendental, load_order, of_tensors, points, storable};
+use super::{
+    Group, Load, Reason, Store, is_op, is_transcendental, load_order, of_tensors, points, products, storable,
+};
 use crate::ir::graph::{AxisId, AxisSet, Graph, NodeId, NodeKind, ParamId};
 use crate::ir::point::{Moves, Point, point};
 use crate::target::TargetFacts;
@@ -18,7 +20,8 @@ pub(super) fn broken(graph: &Graph, groups: &[Group], budget: Budget<'_>) -> Opt
     let rows = groups.iter().find_map(|group| group.space_of(graph).err());
     let shared = || shared(graph, groups).map(|node| (node, Reason::Shared));
     let moved = || groups.iter().find_map(|group| points::misplaced(graph, group));
-    rows.or_else(shared)
+    rows.or_else(|| products::crowded(graph, groups))
+        .or_else(shared)
         .or_else(|| moved().map(|node| (node, Reason::Moved)))
         .or_else(|| groups.iter().find_map(|group| repeated(graph, group)))
         .or_else(|| layout(graph, groups))

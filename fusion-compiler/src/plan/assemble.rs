@@ -290,6 +290,7 @@ pub(crate) fn reason_text(graph: &Graph, reason: &Reason) -> Text {
         }
         Reason::Moved => "index operations need it at other places than its own, and reading it there costs less than computing it again".into(),
         Reason::Order => "no result before has these dims in this order".into(),
+        Reason::Product => "a matrix product has a kernel of its own".into(),
         Reason::Waits => {
             "it needs what another kernel makes of the results that it would be written with".into()
         }

@@ -2,9 +2,10 @@
 
 use super::assemble::value_name;
 use crate::fuse::Group;
+use crate::fuse::products::{NoContraction, factors};
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AxisId, Graph, NodeId};
-use crate::schedule::contraction::{NoContraction, Product, factors};
+use crate::schedule::contraction::Product;
 
 /// Returns the title of a product: `contraction along K: M × N`.
 pub(super) fn title(graph: &Graph, product: &Product) -> String {
@@ -51,8 +52,12 @@ fn reason(graph: &Graph, refused: &NoContraction, factors: [NodeId; 2]) -> Strin
         NoContraction::Used => "its products are used elsewhere, too".into(),
         NoContraction::Unrolled => "it has so few terms that a thread adds them by itself".into(),
         NoContraction::NoDim([of, other]) => format!("{} has no dim that {} lacks", name(*of), name(*other)),
+        NoContraction::Few(of) => format!("{} has few elements along its own dims", name(*of)),
         NoContraction::Lacks(of, axis) => format!("{} lacks `{}`", name(*of), graph.axis(*axis).name),
         NoContraction::Several => "its kernel reduces other values, too".into(),
+        NoContraction::Inner(axis) => {
+            format!("both factors have the innermost dim of its kernel, `{}`", graph.axis(*axis).name)
+        }
         NoContraction::Elements => "its kernel computes values that have other dims".into(),
     }
 }

@@ -17,12 +17,11 @@ use super::pointwise::on_cpu;
 use super::space::{dims_along, stride};
 use super::split_reduction::{Stage, StageKind, memory};
 use super::{Config, Operand, Scheduled, Scratch, Work};
+use crate::fuse::products::{NoContraction, factors, obstacle};
 use crate::fuse::{Group, Load, Store};
 use crate::ir::dim::DimExpr;
-use crate::ir::dtype::DType;
-use crate::ir::graph::{Access, AxisId, AxisSet, Graph, Math, Node, NodeId, NodeKind, Reduce};
+use crate::ir::graph::{Access, AxisId, AxisSet, Graph, Node, NodeId, NodeKind};
 use crate::ir::kernel::BufferId;
-use crate::ir::op::Op;
 use crate::ir::plan::{Condition, Contraction, TileAxis};
 use crate::target::{Contractions, TargetFacts, Tiles};
 
@@ -57,35 +56,6 @@ pub(super) fn contraction(work: &Work<'_>, facts: &TargetFacts, scratch: &mut Ve
     configs
 }
 
-/// The reason why tiles do not compute a sum of products.
-pub enum NoContraction {
-    /// The function has `#[fuse(strict)]`.
-    Strict,
-    /// The products have another use than the sum.
-    Used,
-    /// A thread adds the few terms by itself.
-    Unrolled,
-    /// The first factor has no axis that the second lacks.
-    NoDim([NodeId; 2]),
-    /// The factor lacks an axis that is summed over.
-    Lacks(NodeId, AxisId),
-    /// The kernel reduces other values, too.
-    Several,
-    /// The kernel computes elements that the sum has none of.
-    Elements,
-}
-
-/// Returns the axes of a sum of products, and the factors.
-pub fn factors(graph: &Graph, sum: NodeId) -> Option<(AxisSet, [NodeId; 2])> {
-    let node = graph.node(sum);
-    let NodeKind::Reduce(reduce @ (Reduce::Sum | Reduce::Dot), along) = node.kind else { return None };
-    let factors = match reduce {
-        Reduce::Dot => node,
-        _ => Some(graph.node(node.args[0])).filter(|of| of.kind == NodeKind::Apply(Op::Mul))?,
-    };
-    Some((along, [factors.args[0], factors.args[1]]))
-}
-
 impl Product {
     /// Returns the product that a group consists of, apart from elements that are computed from its sum.
     pub fn of(graph: &Graph, group: &Group) -> Option<Product> {
@@ -105,32 +75,14 @@ impl Product {
     pub fn at(graph: &Graph, group: &Group, sum: NodeId) -> Result<Product, NoContraction> {
         let Some((along, of)) = factors(graph, sum) else { return Err(NoContraction::Elements) };
         let node = graph.node(sum);
-        // The products of integers are exact, so they stay nodes of their own.
-        let has_one_use = |of: NodeId| {
-            graph.nodes.iter().flat_map(|node| &node.args).filter(|&&arg| arg == of).count() == 1
-        };
-        match (&node.kind, node.dtype) {
-            (NodeKind::Reduce(Reduce::Dot, _), _) => {}
-            (_, DType::I32 | DType::U32)
-                if has_one_use(node.args[0]) && group.nodes.contains(&node.args[0]) => {}
-            (_, dtype) if dtype.is_float() && graph.math == Math::Strict => {
-                return Err(NoContraction::Strict);
-            }
-            _ => return Err(NoContraction::Used),
+        if let Some(obstacle) = obstacle(graph, sum, (along, of)) {
+            return Err(obstacle);
         }
         if graph.looped_axes(sum).is_empty() {
             return Err(NoContraction::Unrolled);
         }
         let axes = of.map(|factor| graph.node(factor).axes);
         let only = |side: usize| axes[side].minus(axes[1 - side]);
-        for side in [0, 1] {
-            if let Some(axis) = along.minus(axes[side]).iter().next() {
-                return Err(NoContraction::Lacks(of[side], axis));
-            }
-            if only(side).is_empty() {
-                return Err(NoContraction::NoDim([of[side], of[1 - side]]));
-            }
-        }
         if group.nodes.iter().any(|&id| id != sum && !graph.looped_axes(id).is_empty()) {
             return Err(NoContraction::Several);
         }
@@ -149,7 +101,7 @@ impl Product {
         let is_col = |axis: &&AxisId| only(right).contains(**axis);
         let cols = group.order.iter().rev().take_while(is_col).count();
         if cols == 0 {
-            return Err(NoContraction::Elements);
+            return Err(inner.map_or(NoContraction::Elements, NoContraction::Inner));
         }
         let (outer, cols) = group.order.split_at(group.order.len() - cols);
         let is_row = |axis: &AxisId| only(1 - right).contains(*axis);

@@ -46,6 +46,14 @@ pub mod all {
     ///
     /// Unmeasured.
     pub const COLUMN_PART_ROW_LEN: i64 = 1 << 16;
+    /// Length of the shortest constant depth of a contraction. A thread adds fewer terms by itself.
+    ///
+    /// Unmeasured.
+    pub const CONTRACTION_TERMS_MIN: i64 = 9;
+    /// Smallest constant number of rows or columns of a contraction. Tiles of fewer would be almost empty.
+    ///
+    /// Unmeasured.
+    pub const CONTRACTION_SIDE_MIN: i64 = 4;
     /// Largest number of loads before the iterations of a thread that cost no more than one iteration.
     ///
     /// Unmeasured.

@@ -355,7 +355,9 @@ impl<'w> Tiled<'w> {
         let mut all: Vec<(AxisId, i64)> = Vec::new();
         let factors = [self.of.left, self.of.right].map(|node| matrix_operand(self.work, node));
         for (i, operand) in self.work.operands.iter().enumerate() {
-            let Some(&axis) = operand.axes.last() else { continue };
+            // An axis with one coordinate leaves the elements along the next axis contiguous.
+            let is_single = |axis: &&AxisId| self.work.graph.axis(**axis).extent.as_const() == Some(1);
+            let Some(&axis) = operand.axes.iter().rev().find(|axis| !is_single(axis)) else { continue };
             let lanes = match self.config.shape.of_matrices {
                 true if factors.contains(&Some(BufferId(i as u16))) => MATRIX_LANES,
                 true => MATRIX_STORE_LANES,
