@@ -48,6 +48,8 @@ fuse! {
     pub(crate) fn counted(x: i32[M, K], w: i32[K, N], s: i32[K]) -> i32[M, N] { sum(x * w * s, K) }
     pub(crate) fn vector(x: f32[M, K], w: f32[K]) -> f32[M] { sum(x * w, K) }
     pub(crate) fn lacking(x: f32[M, K, L], w: f32[K, N]) -> f32[M, N] { sum(x * w, (K, L)) }
+    pub(crate) fn lacking_both(x: f32[M, L, K], w: f32[K, N, J]) -> f32[M, N] { tanh(sum(x * w, (K, L, J))) }
+    pub(crate) fn outer_sum(x: f32[M, K], w: f32[N]) -> f32[M, N] { sum(x * w, K) }
     pub(crate) fn integers(x: i32[M, K], w: i32[K, N]) -> i32[M, N] { sum(x * w, K) }
     pub(crate) fn unsigned(x: u32[K, M], w: u16[N, K]) -> u32[M, N] { sum(x * w as u32, K) + 1 }
     pub(crate) fn bytes(x: i8[M, K], w: u8[N, K], s: f32[N]) -> f32[M, N] {
@@ -498,6 +500,37 @@ fn what_is_no_number_stays_in_its_row_and_column() {
     }
 }
 
+/// A factor is summed along dims that the other factor lacks before it is multiplied.
+#[test]
+fn sums_of_one_factor_come_first() {
+    on_devices(|device| {
+        for (m, k, n) in [(1, 1, 1), (5, 9, 4), (40, 17, 36), (33, 70, 38)] {
+            let (l, j) = (3, 5);
+            let (x, w) = (numbers(m, m * k * l), numbers(n, k * n));
+            let v = numbers(n + 1, k * n * j);
+            let tensor = |of: &[f32], shape: [usize; 3]| Tensor::from_slice(device, of, shape);
+            let weight = Tensor::from_slice(device, &w, [k, n])?;
+            let made = lacking(&tensor(&x, [m, k, l])?, &weight)?.to_vec()?;
+            let terms = |at: &[usize]| -> Vec<f64> {
+                let term = |i: usize| f64::from(x[at[0] * k * l + i]) * f64::from(w[i / l * n + at[1]]);
+                (0..k * l).map(term).collect()
+            };
+            check(&format!("{device} lacking"), (&made, &[m, n]), terms, same);
+            let made = lacking_both(&tensor(&x, [m, l, k])?, &tensor(&v, [k, n, j])?)?.to_vec()?;
+            let terms = |at: &[usize]| -> Vec<f64> {
+                let term = |i: usize| {
+                    let (step, one, other) = (i / l / j, i / j % l, i % j);
+                    let x = x[(at[0] * l + one) * k + step];
+                    f64::from(x) * f64::from(v[(step * n + at[1]) * j + other])
+                };
+                (0..k * l * j).map(term).collect()
+            };
+            check(&format!("{device} lacking both"), (&made, &[m, n]), terms, |sum, _| sum.tanh());
+        }
+        Ok(())
+    });
+}
+
 #[test]
 fn threads_do_not_change_a_bit() {
     for (m, k, n) in [(130, 700, 90), (600, 300, 40), (16, 2000, 1100), (40, 9000, 64)] {
@@ -524,7 +557,9 @@ fn reports_class_each_product_or_say_why_it_is_none() {
         (grouped::report(), "contraction along C: G, T × S for each B, H"),
         (strictly::report(), "sum along K is a reduction: `strict` rounds each product"),
         (vector::report(), "sum along K is a reduction: `w` has no dim that `x` lacks"),
-        (lacking::report(), "sum along K, L is a reduction: `w` lacks `L`"),
+        (lacking::report(), "contraction along K: M × N, 2*M*N*K FLOP"),
+        (lacking_both::report(), "contraction along K: M × N, 2*M*N*K FLOP"),
+        (outer_sum::report(), "sum along K is a reduction: `w` lacks `K`"),
         (integers::report(), "contraction along K: M × N, 2*M*N*K FLOP"),
         (weighted::report(), "contraction along K: M × N, 2*M*N*K FLOP"),
         (gated::report(), "contraction along K: M × N, 2*M*N*K FLOP"),

@@ -61,6 +61,7 @@ fn passes(options: PassOptions) -> impl Iterator<Item = (&'static str, CompilerP
         (true, "cse", Graph(rewrite::cse)),
         (true, "dce", Graph(rewrite::dce)),
         (true, "group_factors", Graph(rewrite::group_factors)),
+        (true, "reduce_factors", Graph(rewrite::reduce_factors)),
         (contracts, "fma", Graph(rewrite::fma)),
         (contracts, "near_one", Graph(rewrite::near_one)),
         (true, "dce", Graph(rewrite::dce)),

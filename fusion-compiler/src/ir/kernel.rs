@@ -9,8 +9,8 @@
 //! `LoopKind::Grid` distributes iterations to threads, and `LoopKind::Team` distributes them to teams of
 //! threads that share an iteration. `legalize` lowers both kinds for the target. A body sees all values
 //! defined before it. The scope of a value ends with the body that defines it. Values leave a loop through
-//! `Carried`, and `Fold` combines the values of lanes or threads. Tiles, matrices with an opaque layout, can
-//! be added as further variants of `Type`, `Expr` and `Stmt`.
+//! `Carried`, and `Fold` combines the values of lanes or threads. The lanes of `Lanes::Tile` are a matrix,
+//! whose elements `legalize` gives to the threads of a team.
 
 mod builder;
 mod builtin;

@@ -15,6 +15,7 @@ mod kernel_dce;
 mod max_num;
 mod near_one;
 mod prune_uniforms;
+mod reduce_factors;
 mod simplify;
 mod skip_unchanged;
 #[cfg(test)]
@@ -32,6 +33,7 @@ pub use kernel_dce::kernel_dce;
 pub use max_num::max_num;
 pub use near_one::near_one;
 pub use prune_uniforms::prune_uniforms;
+pub use reduce_factors::reduce_factors;
 pub use simplify::simplify;
 pub use skip_unchanged::skip_unchanged;
 pub use widen::widen;
