@@ -15,6 +15,9 @@ use fusion::prelude::*;
 fuse! {
     /// The gated activation of a feed-forward layer.
     pub fn swiglu(gate: f32[N], up: f32[N]) -> f32[N] { silu(gate) * up }
+
+    /// A layer without a bias.
+    pub fn layer(x: f32[M, K], w: f32[K, N]) -> f32[M, N] { relu(matmul(x, w, K)) }
 }
 
 fn main() -> std::result::Result<(), Box<dyn Error>> {
@@ -37,10 +40,10 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
 
     // The application launches the kernel itself. The parameters are those that the text declares: the addresses of
     // arguments and results, the first and the last index, exclusive, and then extents and scalars.
-    let module = Module::from_ptx(swiglu::PTX, &[])?;
-    let entry =
-        swiglu::PTX.split_once(".entry ").and_then(|(_, rest)| rest.split_once('(')).ok_or("no entry")?.0;
-    let function = module.get_function(entry)?;
+    let kernel =
+        swiglu::kernels().into_iter().find(|kernel| kernel.text == swiglu::PTX).ok_or("no kernel")?;
+    let module = Module::from_ptx(kernel.text, &[])?;
+    let function = module.get_function(kernel.name)?;
     let mut out = Tensor::<f32>::zeros(&device, [1000])?;
     let (x, y, z) = (gates.as_device_ptr()?, ups.as_device_ptr()?, out.as_device_ptr_mut()?);
     // SAFETY: the kernel reads 1000 elements of `x` and `y` and writes as many of `z`, and the tensors outlive the wait.
@@ -49,6 +52,8 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     }
     let theirs = out.to_vec()?;
 
+    product(&device, &stream)?;
+
     let expected = |i: usize| gate[i] / (1.0 + (-gate[i]).exp()) * up[i];
     let is_near = |i: usize| (ours[i] - expected(i)).abs() <= 1e-5 * expected(i).abs().max(1e-3);
     if ours == theirs && (0..1000).all(is_near) {
@@ -56,5 +61,42 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
         Ok(())
     } else {
         Err("the results differ".into())
+    }
+}
+
+/// Launches a matrix product itself. A block computes a tile of the result, so first and last index count tiles.
+fn product(device: &Device, stream: &Stream) -> std::result::Result<(), Box<dyn Error>> {
+    // The first kernel is for extents that are multiples of four.
+    let (m, k, n) = (200_u32, 36_u32, 140_u32);
+    let x: Vec<f32> = (0..m * k).map(|i| (i * 7 % 11) as f32 - 5.0).collect();
+    let w: Vec<f32> = (0..k * n).map(|i| (i * 5 % 13) as f32 - 6.0).collect();
+    let left = Tensor::from_slice(device, &x, [m as usize, k as usize])?;
+    let right = Tensor::from_slice(device, &w, [k as usize, n as usize])?;
+    let mut out = Tensor::<f32>::zeros(device, [m as usize, n as usize])?;
+
+    let kernel = layer::kernels().into_iter().find(|kernel| kernel.text == layer::PTX).ok_or("no kernel")?;
+    let (side, shared) = (128, kernel.shared_bytes.ok_or("memory depends on extents")? as u32);
+    let (tiles, across) = (m.div_ceil(side) * n.div_ceil(side), n.div_ceil(side));
+    let module = Module::from_ptx(kernel.text, &[])?;
+    let function = module.get_function(kernel.name)?;
+    let (a, b, c) = (left.as_device_ptr()?, right.as_device_ptr()?, out.as_device_ptr_mut()?);
+    // SAFETY: the kernel reads the elements of both matrices and writes these of the result, and the tensors outlive
+    // the wait.
+    unsafe {
+        launch!(function<<<tiles, kernel.team, shared, stream>>>(
+            a.as_raw(), b.as_raw(), c.as_raw(), 0_u32, tiles, across, m, n, k
+        ))?;
+    }
+    let (theirs, ours) = (out.to_vec()?, layer(&left, &right)?.to_vec()?);
+    let element = |i: usize| {
+        let (row, col) = (i / n as usize, i % n as usize);
+        let terms = (0..k as usize).map(|step| x[row * k as usize + step] * w[step * n as usize + col]);
+        terms.sum::<f32>().max(0.0)
+    };
+    if theirs == ours && (0..theirs.len()).all(|i| theirs[i] == element(i)) {
+        println!("a product of {m} x {k} x {n} is right, and the same from both launches");
+        Ok(())
+    } else {
+        Err("the products differ".into())
     }
 }

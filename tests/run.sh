@@ -79,6 +79,7 @@ everything() {
     step "example tonemap" run_tonemap
     step "example digits" run_digits
     step "example graph" example graph 64 128 10
+    step "example wgpu" example wgpu
     step "dump of the kernels" dump_kernels
     step "tests, without wgpu" run_tests_without_wgpu
     step "cust" run_cust
@@ -191,7 +192,7 @@ run_tests() {
     local code=0
     source tests/cuda-sim/env.sh || return
     # Later steps run the examples of this build.
-    rm -f "$target"/debug/examples/{devices,digits,explain,graph,quickstart,tonemap}
+    rm -f "$target"/debug/examples/{devices,digits,explain,graph,quickstart,tonemap,wgpu}
     cargo test --quiet --package cuda-sim --no-fail-fast || code=$?
     cargo test --quiet --workspace --exclude cuda-sim --no-fail-fast --features graph || code=$?
     return "$code"

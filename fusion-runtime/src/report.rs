@@ -31,6 +31,10 @@ pub struct KernelText {
     pub language: &'static str,
     /// The module.
     pub text: &'static str,
+    /// Threads of a team, whose number decides those of a block. Above 32 a team is a block, smaller teams share one.
+    pub team: u32,
+    /// Bytes of shared memory that a launch sets, or none if they depend on the extents.
+    pub shared_bytes: Option<u64>,
 }
 
 /// Returns the kernel texts of a plan, in the order of its programs, steps and variants.
@@ -38,10 +42,14 @@ pub struct KernelText {
 pub fn kernels(plan: &'static Plan) -> Vec<KernelText> {
     let steps = plan.programs.iter().flat_map(|program| program.steps.iter());
     let launches = steps.flat_map(|step| step.variants.iter().flat_map(|variant| variant.launches.iter()));
-    let text = |launch: &'static Launch| match &launch.code {
-        Code::Ptx(text) => Some(KernelText { name: &launch.kernel, language: "ptx", text }),
-        Code::Wgsl(text) => Some(KernelText { name: &launch.kernel, language: "wgsl", text }),
-        Code::Cpu(_) => None,
+    let text = |launch: &'static Launch| {
+        let (language, text) = match &launch.code {
+            Code::Ptx(text) => ("ptx", text),
+            Code::Wgsl(text) => ("wgsl", text),
+            Code::Cpu(_) => return None,
+        };
+        let shared_bytes = launch.row_memory.as_const().and_then(|bytes| u64::try_from(bytes).ok());
+        Some(KernelText { name: &launch.kernel, language, text, team: launch.team, shared_bytes })
     };
     launches.filter_map(text).collect()
 }
