@@ -5,6 +5,7 @@ use smallvec::smallvec;
 use super::*;
 use crate::ir::kernel::{Buffer, BufferId, Builder, IndexWidth, LoopKind, Uniform, UniformArg, UniformId};
 
+mod matrices;
 mod tiles;
 mod together;
 

@@ -27,9 +27,10 @@ const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
 /// Lanes of an access to elements next to each other.
 const VECTOR: i64 = 4;
 
-/// Elements of an asynchronous copy of a factor, and of an access by a thread to the elements of a product of
-/// matrices.
+/// Elements of an asynchronous copy of a factor of 16-bit floats.
 const MATRIX_LANES: i64 = (ASYNC_COPY_BYTES / 2) as i64;
+
+/// Elements of a product of matrices that a thread has next to each other.
 const MATRIX_STORE_LANES: i64 = 2;
 
 /// A variant of the kernel.
