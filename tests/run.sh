@@ -70,6 +70,7 @@ everything() {
     step "lint, default features" cargo clippy --quiet "${featured[@]}" -- -D warnings
     step "lint, without cuda" cargo clippy --quiet "${featured[@]}" --no-default-features --features wgpu -- -D warnings
     step "lint, no default features" cargo clippy --quiet "${featured[@]}" --no-default-features -- -D warnings
+    step "lint, NEON" lint_neon
     step "documentation" env RUSTDOCFLAGS="-D warnings" \
         cargo doc --quiet --workspace --exclude fusion-corpus --no-deps --features graph
     step "tests" run_tests
@@ -121,6 +122,16 @@ report() {
     printf '%s\n' "${summary[@]}"
     printf '\n%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
     ((failed == 0))
+}
+
+# Compiles the code of the CPU for another architecture, where the standard library for it can be had.
+lint_neon() {
+    local target=aarch64-unknown-linux-gnu
+    if ! { command -v rustup >/dev/null && rustup target add "$target"; }; then
+        echo "no standard library for $target"
+        return
+    fi
+    cargo clippy --quiet --package fusion-runtime --no-default-features --target "$target" -- -D warnings
 }
 
 install_packages() {

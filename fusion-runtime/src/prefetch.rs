@@ -77,7 +77,7 @@ impl Prefetcher {
             }
         }
         #[cfg(not(target_arch = "x86_64"))]
-        let _ = (run, row);
+        let _ = (run, row, self.next);
     }
 }
 
