@@ -12,6 +12,7 @@ fuse! {
     pub(crate) fn summed(x: f32[M, K], w: f32[N, K]) -> f32[M, N] { sum(x * w, K) }
     pub(crate) fn halves(x: f16[M, K], w: bf16[N, K]) -> f32[M, N] { matmul(x, w, K) }
     pub(crate) fn bytes(x: i8[M, K], w: u8[N, K]) -> i32[M, N] { matmul(x, w, K) }
+    pub(crate) fn shorts(x: i16[M, K], w: u16[N, K]) -> i32[M, N] { matmul(x, w, K) }
 }
 
 /// Returns pseudo-random numbers from -1 to 1, the same for the same seed.
@@ -47,15 +48,22 @@ fn matmul_is_the_sum_of_products() {
     });
 }
 
-/// The largest products of 8 bits, whose sums need more than 16.
+/// The largest products of 8 bits, whose sums need more than 16, and products of 16 bits.
 #[test]
-fn products_of_8_bits_are_exact() {
+fn products_of_narrow_integers_are_exact() {
     on_devices(|device| {
         for (m, k, n) in [(1, 1, 1), (3, 700, 65), (16, 33, 5)] {
             let x: Vec<i8> = (0..m * k).map(|i| [-128, 127, 3, -1][i * 7 % 5 % 4]).collect();
             let w: Vec<u8> = (0..n * k).map(|i| [255, 254, 0, 1][i * 11 % 7 % 4]).collect();
             let made =
                 bytes(&Tensor::from_slice(device, &x, [m, k])?, &Tensor::from_slice(device, &w, [n, k])?)?;
+            let term = |i: usize, l: usize| i32::from(x[i / n * k + l]) * i32::from(w[i % n * k + l]);
+            let expected: Vec<i32> = (0..m * n).map(|i| (0..k).map(|l| term(i, l)).sum()).collect();
+            assert_eq!(made.to_vec()?, expected, "{device} {m} {k} {n}");
+            let x: Vec<i16> = x.into_iter().map(|x| i16::from(x) * 200).collect();
+            let w: Vec<u16> = w.into_iter().map(|w| u16::from(w) / 4).collect();
+            let made =
+                shorts(&Tensor::from_slice(device, &x, [m, k])?, &Tensor::from_slice(device, &w, [n, k])?)?;
             let term = |i: usize, l: usize| i32::from(x[i / n * k + l]) * i32::from(w[i % n * k + l]);
             let expected: Vec<i32> = (0..m * n).map(|i| (0..k).map(|l| term(i, l)).sum()).collect();
             assert_eq!(made.to_vec()?, expected, "{device} {m} {k} {n}");
@@ -471,8 +479,14 @@ fuse! {
         (matmul(x, a, K), matmul(x, b, K))
     }
     pub(crate) fn single(x: f32[M, K, B = 1], w: f32[B, K, N]) -> f32[B, M, N] { matmul(x, w, K) }
+    pub(crate) fn of_wrapped(x: i8[M, K], w: f32[K, N]) -> f32[M, N] { matmul((x + 1) as f32, w, K) }
+    pub(crate) fn wrapped(x: i8[M, K], w: i8[N, K]) -> i32[M, N] { sum(x * w, K) }
     pub(crate) fn few_rows(x: f32[M = 3, K], w: f32[N, K]) -> f32[M, N] { matmul(x, w, K) }
     pub(crate) fn inner(x: f32[M, K, B], w: f32[K, N, B]) -> f32[M, N, B] { matmul(x, w, K) }
+    pub(crate) fn inner_tanh(x: f32[M, K, B], w: f32[B, N, K], b: f32[N, B]) -> (f32[M, B, N], f32[N, M, B]) {
+        let h = matmul(x, w, K);
+        (h, tanh(h) + b)
+    }
 }
 
 /// Each product of a function is a contraction, and constant extents decide only where tiles would be empty.
@@ -485,15 +499,19 @@ fn products_are_contractions() {
         (constant::report(), 1),
         (constants::report(), 2),
         (single::report(), 1),
+        (inner::report(), 1),
+        (of_wrapped::report(), 1),
+        (inner_tanh::report(), 1),
     ] {
         let report = words(report);
-        assert_eq!(report.matches("FLOP").count(), count, "{report}");
+        let targets = report.matches("Products:").count();
+        assert_eq!(report.matches("FLOP").count(), count * targets, "{report}");
         assert!(!report.contains("is a reduction"), "{report}");
     }
+    let report = words(wrapped::report());
+    assert!(report.contains("is a reduction: its products wrap to `i8`, and `matmul` widens"), "{report}");
     let report = words(few_rows::report());
     assert!(report.contains("is a reduction: `x` has few elements along its own dims"), "{report}");
-    let report = words(inner::report());
-    assert!(report.contains("both factors have the innermost dim of its kernel, `B`"), "{report}");
 }
 
 #[test]
@@ -539,6 +557,34 @@ fn products_of_one_function_are_computed() {
                 (Tensor::from_slice(device, &x, [m, k, 1])?, Tensor::from_slice(device, &w, [1, k, n])?);
             let expected = numbers(2, k * n);
             check("single", single(&x, &w)?.to_vec()?, &|row, col| nn(&expected, row, col));
+        }
+        Ok(())
+    });
+}
+
+/// A batch may be the innermost dim of factors and results.
+#[test]
+fn a_batch_is_innermost() {
+    on_devices(|device| {
+        for (m, k, n, count) in [(3, 9, 7, 2), (40, 33, 36, 3), (5, 300, 70, 1), (0, 4, 5, 6), (4, 0, 5, 6)] {
+            let (x, w) = (Numbers::new(1, &[m, k, count]), Numbers::new(2, &[k, n, count]));
+            let (v, b) = (Numbers::new(3, &[count, n, k]), Numbers::new(4, &[n, count]));
+            let made = inner(&x.on(device)?, &w.on(device)?)?;
+            let terms = |at: &[usize]| {
+                let (i, j, b) = (at[0], at[1], at[2]);
+                (0..k).map(|l| x.at(&[i, l, b]) * w.at(&[l, j, b])).collect()
+            };
+            check(&format!("{device} inner {k}"), &made, terms, same)?;
+            let (made, of_tanh) = inner_tanh(&x.on(device)?, &v.on(device)?, &b.on(device)?)?;
+            let product = |i, j, b| (0..k).map(move |l| (i, j, b, l));
+            let term = |(i, j, b, l): (usize, usize, usize, usize)| x.at(&[i, l, b]) * v.at(&[b, j, l]);
+            let terms = |at: &[usize]| product(at[0], at[2], at[1]).map(term).collect();
+            check(&format!("{device} product {k}"), &made, terms, same)?;
+            let terms = |at: &[usize]| {
+                let sum: f64 = product(at[1], at[0], at[2]).map(term).sum();
+                vec![sum.tanh(), b.at(&[at[0], at[2]])]
+            };
+            check(&format!("{device} tanh {k}"), &of_tanh, terms, same)?;
         }
         Ok(())
     });

@@ -281,9 +281,9 @@ fn stores(graph: &Graph, cuts: &BTreeMap<NodeId, Reason>) -> Vec<Store> {
 }
 
 /// Returns the memory order of a temporary's axes: that of an operand, or else of a result or parameter, that
-/// has all of them.
+/// has all of them. A contraction has its columns or rows innermost.
 fn natural_order(graph: &Graph, node: NodeId) -> Vec<AxisId> {
-    order_of(graph, node, graph.node(node).axes)
+    products::with_outer_batch(graph, node, order_of(graph, node, graph.node(node).axes))
 }
 
 /// Returns the order of `axes` in the operands of a value, or else in a result or parameter that has all of

@@ -66,6 +66,7 @@ fn passes(options: PassOptions) -> impl Iterator<Item = (&'static str, CompilerP
         (contracts, "near_one", Graph(rewrite::near_one)),
         (true, "dce", Graph(rewrite::dce)),
         (true, "max_num", Graph(rewrite::max_num)),
+        (true, "copy_products", Graph(fuse::products::copy_products)),
         // `fuse` makes groups of the graph, and `schedule` makes kernels of each group.
         (subgroups, "by_subgroups", Kernel(legalize::by_subgroups)),
         (true, "skip_unchanged", Kernel(rewrite::skip_unchanged)),

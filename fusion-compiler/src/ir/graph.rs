@@ -511,6 +511,11 @@ impl Graph {
         self.push(Node { kind: NodeKind::Apply(op), args: args.to_vec(), dtype, axes, span })
     }
 
+    /// Appends a copy of a value, which is stored by itself.
+    pub fn copy(&mut self, of: NodeId) -> NodeId {
+        self.push(Node { kind: NodeKind::Cast, args: vec![of], ..self.node(of).clone() })
+    }
+
     /// Appends a constant of this dtype.
     pub fn literal(&mut self, value: Const, dtype: DType, span: SpanId) -> NodeId {
         self.push(Node { kind: NodeKind::Literal(value), args: vec![], dtype, axes: AxisSet::EMPTY, span })

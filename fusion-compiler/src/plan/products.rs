@@ -50,14 +50,14 @@ fn reason(graph: &Graph, refused: &NoContraction, factors: [NodeId; 2]) -> Strin
     match refused {
         NoContraction::Strict => "`strict` rounds each product".into(),
         NoContraction::Used => "its products are used elsewhere, too".into(),
+        NoContraction::Wraps(dtype) => {
+            format!("its products wrap to `{dtype}`, and `matmul` widens the factors first")
+        }
         NoContraction::Unrolled => "it has so few terms that a thread adds them by itself".into(),
         NoContraction::NoDim([of, other]) => format!("{} has no dim that {} lacks", name(*of), name(*other)),
         NoContraction::Few(of) => format!("{} has few elements along its own dims", name(*of)),
         NoContraction::Lacks(of, axis) => format!("{} lacks `{}`", name(*of), graph.axis(*axis).name),
         NoContraction::Several => "its kernel reduces other values, too".into(),
-        NoContraction::Inner(axis) => {
-            format!("both factors have the innermost dim of its kernel, `{}`", graph.axis(*axis).name)
-        }
         NoContraction::Elements => "its kernel computes values that have other dims".into(),
     }
 }

@@ -101,7 +101,7 @@ impl Product {
         let is_col = |axis: &&AxisId| only(right).contains(**axis);
         let cols = group.order.iter().rev().take_while(is_col).count();
         if cols == 0 {
-            return Err(inner.map_or(NoContraction::Elements, NoContraction::Inner));
+            return Err(NoContraction::Elements);
         }
         let (outer, cols) = group.order.split_at(group.order.len() - cols);
         let is_row = |axis: &AxisId| only(1 - right).contains(*axis);
