@@ -3,6 +3,8 @@
 //! Invariant: what is emitted holds no `unsafe`, names only the runtime, and does nothing that the runtime could
 //! do: it states types and hands over.
 
+use std::collections::BTreeSet;
+
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 
@@ -397,13 +399,17 @@ impl<'s> Host<'s> {
     }
 }
 
-/// The CPU kernels of a plan, each with the function that gives what runs it.
+/// Returns the text of each CPU kernel of a plan, with the function that gives what runs it. Variants share kernels,
+/// which the names tell apart.
 fn cpu_texts(plan: &Plan<KernelCode>) -> impl Iterator<Item = String> {
     let steps = plan.programs.iter().flat_map(|program| program.steps.iter());
     let launches = steps.flat_map(|step| step.variants.iter().flat_map(|variant| variant.launches.iter()));
-    launches.filter_map(|launch| match &launch.code {
-        Code::Cpu(code) => Some(format!("{}{}", code.rust, cpu_entries::text(&launch.kernel, code))),
-        Code::Ptx(_) | Code::Wgsl(_) => None,
+    let mut known = BTreeSet::new();
+    launches.filter_map(move |launch| match &launch.code {
+        Code::Cpu(code) if known.insert(&launch.kernel) => {
+            Some(format!("{}{}", code.rust, cpu_entries::text(&launch.kernel, code)))
+        }
+        Code::Cpu(_) | Code::Ptx(_) | Code::Wgsl(_) => None,
     })
 }
 

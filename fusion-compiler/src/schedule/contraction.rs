@@ -3,9 +3,10 @@
 //!
 //! On the CPU, the device's driver computes the products in tiles, and one kernel of elements finishes each
 //! tile. A kernel computes a factor of few operations whenever the driver packs a block of it, and stores another
-//! factor before (`factor.rs`). On GPUs, one kernel computes factors, products and elements (`tiles.rs`).
+//! factor before (`factor.rs`). Few rows or columns are reductions (`few.rs`). On GPUs, one kernel computes factors, products and elements (`tiles.rs`).
 
 mod factor;
+mod few;
 mod tiles;
 
 use std::collections::BTreeMap;
@@ -20,8 +21,7 @@ use super::{Config, Operand, Scheduled, Scratch, Work};
 use crate::fuse::products::{NoContraction, factors, obstacle};
 use crate::fuse::{Group, Load, Store};
 use crate::ir::dim::DimExpr;
-use crate::ir::graph::{Access, AxisId, AxisSet, Graph, Node, NodeId, NodeKind};
-use crate::ir::kernel::BufferId;
+use crate::ir::graph::{Access, AxisId, AxisSet, Graph, NodeId};
 use crate::ir::plan::{Condition, Contraction, TileAxis};
 use crate::target::{Contractions, TargetFacts, Tiles};
 
@@ -44,15 +44,19 @@ pub struct Product {
 /// their kernels.
 pub(super) fn contraction(work: &Work<'_>, facts: &TargetFacts, scratch: &mut Vec<Scratch>) -> Vec<Config> {
     let Some((product, when)) = Product::in_tiles(work, facts) else { return vec![] };
-    let mut configs: Vec<Config> = match facts.contractions.tiles {
-        Tiles::Driver(cols) => product.by_driver(work, facts, (cols, scratch)),
+    let (mut configs, few): (Vec<Config>, Vec<Config>) = match facts.contractions.tiles {
+        Tiles::Driver(cols) => {
+            (product.by_driver(work, facts, (cols, scratch)), product.by_few(work, facts, scratch))
+        }
         Tiles::Teams(shapes) => {
-            tiles::tiles(&product, work, facts, shapes).into_iter().map(|tiles| vec![tiles]).collect()
+            let tiles = tiles::tiles(&product, work, facts, shapes);
+            (tiles.into_iter().map(|tiles| vec![tiles]).collect(), vec![])
         }
     };
     for kernel in configs.iter_mut().filter_map(|config| config.last_mut()) {
         kernel.when.extend(when.clone());
     }
+    configs.extend(few);
     configs
 }
 
@@ -163,25 +167,15 @@ impl Product {
         (cols, scratch): (u32, &mut Vec<Scratch>),
         factors: [FactorSource; 2],
     ) -> Scheduled {
-        let (mut graph, order) = (work.graph.clone(), work.group.order.clone());
         let sum = work.graph.node(self.sum);
-        let operand = |buffer: BufferId| work.operands[usize::from(buffer.0)].clone();
-        let mut known: BTreeMap<Load, Operand> =
-            work.loads.iter().map(|(&load, &buffer)| (load, operand(buffer))).collect();
+        let (mut known, order) = (work.known(), work.group.order.clone());
         // A tile has no memory of its own in the plan.
-        let tile = memory(work, scratch, &graph, "tile".into(), sum.dtype, order.clone());
+        let tile = memory(work, scratch, work.graph, "tile".into(), sum.dtype, order);
         if let Some(scratch) = scratch.last_mut() {
             scratch.len = DimExpr::constant(0);
         }
         known.insert(Load::Stored(self.sum), tile.clone());
-        // A stored sum is a value of its own, computed from the tile.
-        let copy = Node { kind: NodeKind::Cast, args: vec![self.sum], ..sum.clone() };
-        let copy = graph.push(copy);
-        let mut stage = Stage::new(StageKind::Elements, graph, known, (order, vec![]));
-        for (store, &buffer) in work.group.stores.iter().zip(&work.stores) {
-            let node = if store.node == self.sum { copy } else { store.node };
-            stage.store(Store { node, ..store.clone() }, operand(buffer));
-        }
+        let mut stage = self.elements(work, known, vec![]);
         stage.fill(&[]);
         let of_blocks = if factors.iter().any(FactorSource::is_in_blocks) { "_of_blocks" } else { "" };
         stage.name = format!("{}_tiles{of_blocks}", work.name);
@@ -199,6 +193,20 @@ impl Product {
         let number = finish.buffers.iter().position(|buffer| buffer.slot == tile.slot);
         let number = number.unwrap_or_else(|| unreachable!("the elements are computed from the sum"));
         self.with_tiles(work, finish, (number as u16, &inner), &factors)
+    }
+
+    /// Returns the stage of the elements of the group, which are computed from what is known: the sum, or factors of
+    /// terms along `cols`.
+    fn elements(&self, work: &Work<'_>, known: BTreeMap<Load, Operand>, cols: Vec<AxisId>) -> Stage {
+        let mut graph = work.graph.clone();
+        // A stored sum is a value of its own, computed from the known one.
+        let of_sum = known.contains_key(&Load::Stored(self.sum)).then(|| graph.copy(self.sum));
+        let mut stage = Stage::new(StageKind::Elements, graph, known, (work.group.order.clone(), cols));
+        for (store, &buffer) in work.group.stores.iter().zip(&work.stores) {
+            let node = of_sum.filter(|_| store.node == self.sum).unwrap_or(store.node);
+            stage.store(Store { node, ..store.clone() }, work.operands[usize::from(buffer.0)].clone());
+        }
+        stage
     }
 
     /// Adds the contraction that computes the tiles of a kernel. The space of the kernel has the columns `inner`.

@@ -185,6 +185,12 @@ pub struct Operand {
 }
 
 impl<'g> Work<'g> {
+    /// Returns the operand of each value that the group reads.
+    fn known(&self) -> BTreeMap<Load, Operand> {
+        let operand = |buffer: BufferId| self.operands[usize::from(buffer.0)].clone();
+        self.loads.iter().map(|(&load, &buffer)| (load, operand(buffer))).collect()
+    }
+
     /// Whether the elements of a row are combined in a loop for a value.
     fn combines_row(&self, id: NodeId) -> bool {
         let looped = self.graph.looped_axes(id);

@@ -188,7 +188,7 @@ struct SplitReduction<'w> {
 impl SplitReduction<'_> {
     /// All that is to be done, with parts as an axis.
     fn all(&self) -> Stage {
-        let Work { graph, group, operands, loads, stores, .. } = self.work;
+        let Work { graph, group, operands, stores, .. } = self.work;
         let mut graph = (*graph).clone();
         self.partition.extend(&mut graph);
         let operand = |buffer: &BufferId| operands[usize::from(buffer.0)].clone();
@@ -197,7 +197,7 @@ impl SplitReduction<'_> {
             graph,
             group: (*group).clone(),
             name: String::new(),
-            known: loads.iter().map(|(&load, buffer)| (load, operand(buffer))).collect(),
+            known: self.work.known(),
             stores: stores.iter().map(operand).collect(),
         }
     }

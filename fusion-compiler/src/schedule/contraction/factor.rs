@@ -75,10 +75,8 @@ impl Product {
         if !in_blocks && operands.all(|operand| operand.axes.len() < order.len()) {
             return None;
         }
-        let known =
-            work.loads.iter().map(|(&load, buffer)| (load, work.operands[usize::from(buffer.0)].clone()));
         let (of_rows, dtype) = ((order.clone(), vec![]), work.graph.node(id).dtype);
-        let mut stage = Stage::new(StageKind::Elements, work.graph.clone(), known.collect(), of_rows);
+        let mut stage = Stage::new(StageKind::Elements, work.graph.clone(), work.known(), of_rows);
         let made = memory(work, scratch, work.graph, name.into(), dtype, order.clone());
         stage.store(Store { node: id, output: None, order }, made.clone());
         stage.fill(&[]);
@@ -136,7 +134,7 @@ fn widens(from: DType, to: DType) -> bool {
 }
 
 /// Returns the axes of a factor in the order of a tensor that the factor is computed from, if one has all of them.
-fn order(work: &Work<'_>, id: NodeId) -> Vec<AxisId> {
+pub(super) fn order(work: &Work<'_>, id: NodeId) -> Vec<AxisId> {
     let axes = work.graph.node(id).axes;
     let has_all = |operand: &&Operand| axes.iter().all(|axis| operand.axes.contains(&axis));
     let mut operands = work.loads.values().map(|buffer| &work.operands[usize::from(buffer.0)]);
