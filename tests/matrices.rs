@@ -53,9 +53,18 @@ fn product(
     (0..m).flat_map(|row| (0..n).map(move |col| (row, col))).map(|(row, col)| sum(row, col)).collect()
 }
 
-/// Extents of rows, depth and columns: tiles with edges in each direction, and one that lacks whole vectors.
-const SIZES: [(usize, usize, usize); 6] =
-    [(64, 32, 64), (72, 40, 136), (200, 104, 72), (40, 8, 48), (128, 264, 64), (33, 21, 35)];
+/// Extents of rows, depth and columns: tiles with edges in each direction, one that lacks whole vectors, and depths of
+/// several parts.
+const SIZES: [(usize, usize, usize); 8] = [
+    (64, 32, 64),
+    (72, 40, 136),
+    (200, 104, 72),
+    (40, 8, 48),
+    (128, 264, 64),
+    (33, 21, 35),
+    (40, 2056, 72),
+    (36, 3072, 40),
+];
 
 #[test]
 fn matrices_of_any_layout_are_multiplied() -> Result<()> {

@@ -208,8 +208,8 @@ pub enum SharedLen {
     Fixed(u32),
     /// A number of elements that follows from `Launch::row_memory`.
     ///
-    /// On GPUs, the memory belongs to a block with all of its teams, and a kernel has at most one array of
-    /// this length. On the CPU, the arrays of this length get equal parts of the memory.
+    /// On GPUs, the memory belongs to a block with all of its teams, and arrays of this length are that memory,
+    /// as elements of different types. On the CPU, the arrays of this length get equal parts of the memory.
     AtLaunch,
     /// One element for each block of a cluster, which the block sends.
     ExchangeBuffer,

@@ -3,10 +3,12 @@
 //!
 //! On the CPU, the device's driver computes the products in tiles, and one kernel of elements finishes each
 //! tile. A kernel computes a factor of few operations whenever the driver packs a block of it, and stores another
-//! factor before (`factor.rs`). Few rows or columns are reductions (`few.rs`). On GPUs, one kernel computes factors, products and elements (`tiles.rs`).
+//! factor before (`factor.rs`). Few rows or columns are reductions (`few.rs`). On GPUs, one kernel computes factors,
+//! products and elements (`tiles.rs`), or two where there are few tiles (`parts.rs`).
 
 mod factor;
 mod few;
+mod parts;
 mod tiles;
 
 use std::collections::BTreeMap;
@@ -26,6 +28,7 @@ use crate::ir::plan::{Condition, Contraction, TileAxis};
 use crate::target::{Contractions, TargetFacts, Tiles};
 
 /// A sum of products, and the roles of its axes.
+#[derive(Clone)]
 pub struct Product {
     sum: NodeId,
     left: NodeId,
@@ -48,10 +51,7 @@ pub(super) fn contraction(work: &Work<'_>, facts: &TargetFacts, scratch: &mut Ve
         Tiles::Driver(cols) => {
             (product.by_driver(work, facts, (cols, scratch)), product.by_few(work, facts, scratch))
         }
-        Tiles::Teams(shapes) => {
-            let tiles = tiles::tiles(&product, work, facts, shapes);
-            (tiles.into_iter().map(|tiles| vec![tiles]).collect(), vec![])
-        }
+        Tiles::Teams(shapes) => (tiles::tiles(&product, work, facts, (shapes, scratch)), vec![]),
     };
     for kernel in configs.iter_mut().filter_map(|config| config.last_mut()) {
         kernel.when.extend(when.clone());

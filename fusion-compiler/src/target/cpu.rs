@@ -29,5 +29,6 @@ pub(super) const FACTS: TargetFacts = TargetFacts {
         cols_min: cpu::CONTRACTION_COLS_MIN,
         depth_min: cpu::CONTRACTION_DEPTH_MIN,
         tiles: Tiles::Driver(cpu::CONTRACTION_TILE_COLS),
+        parts: None,
     },
 };

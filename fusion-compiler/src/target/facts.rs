@@ -53,6 +53,19 @@ pub struct Contractions {
     pub depth_min: i64,
     /// Way in which tiles are computed.
     pub tiles: Tiles,
+    /// Parts of the depth, if different teams compute them where there are few tiles.
+    pub parts: Option<DepthParts>,
+}
+
+/// Parts of the depth of contractions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DepthParts {
+    /// Length of a part, a multiple of the depth of every tile.
+    pub len: i64,
+    /// Shortest depth that is worth parts.
+    pub depth_min: i64,
+    /// Largest number of elements of a result whose tiles leave a device idle.
+    pub elements_max: i64,
 }
 
 /// Way in which a target computes the tiles of a contraction.
@@ -87,7 +100,7 @@ pub struct TileShape {
 pub const PANEL_STAGES: u16 = 3;
 
 /// Elements of 16 bits from the end of a panel's line to the next line. A load of matrices reads eight lines of
-/// 16 bytes at once, which then lie in different banks.
+/// 16 bytes at once, which then lie in different banks. So do the sums that a warp stores at once.
 pub const PANEL_PADDING: u16 = 8;
 
 impl TileShape {
@@ -102,10 +115,12 @@ impl TileShape {
         of_matrices: false,
     };
 
-    /// Returns the bytes of shared memory that panels of matrices take.
-    pub fn panel_bytes(&self) -> i64 {
-        let line = i64::from(self.depth + PANEL_PADDING);
-        2 * i64::from(PANEL_STAGES) * i64::from(self.rows + self.cols) * line
+    /// Returns the bytes of shared memory that the panels of matrices take, and after them their sums.
+    pub fn matrix_bytes(&self) -> i64 {
+        let [rows, cols, depth] = [self.rows, self.cols, self.depth].map(i64::from);
+        let padding = i64::from(PANEL_PADDING);
+        let panels = 2 * i64::from(PANEL_STAGES) * (rows + cols) * (depth + padding);
+        panels.max(4 * rows * (cols + padding))
     }
 }
 
@@ -232,6 +247,7 @@ pub(super) const GPU_CONTRACTIONS: Contractions = Contractions {
     cols_min: gpu::CONTRACTION_COLS_MIN,
     depth_min: gpu::CONTRACTION_DEPTH_MIN,
     tiles: Tiles::Teams(&[TileShape::SMALL]),
+    parts: None,
 };
 
 /// Returns a team for one row at a time, of at most `row_max` elements.

@@ -1,8 +1,8 @@
 //! NVIDIA GPUs.
 
 use super::facts::{
-    Contractions, GPU_COLUMNS, GPU_CONTRACTIONS, GPU_PARTS, Longest, RowMemory, TargetFacts, Team, TileShape,
-    Tiles, Vectors, team,
+    Contractions, DepthParts, GPU_COLUMNS, GPU_CONTRACTIONS, GPU_PARTS, Longest, RowMemory, TargetFacts,
+    Team, TileShape, Tiles, Vectors, team,
 };
 use super::tuning_table::{gpu, ptx};
 use crate::ir::graph::UNROLLED_MAX;
@@ -23,7 +23,7 @@ pub(super) const FACTS: TargetFacts = TargetFacts {
     unrolled_max: UNROLLED_MAX,
     parts: GPU_PARTS,
     columns: GPU_COLUMNS,
-    contractions: Contractions { tiles: Tiles::Teams(&TILES), ..GPU_CONTRACTIONS },
+    contractions: Contractions { tiles: Tiles::Teams(&TILES), parts: Some(DEPTH_PARTS), ..GPU_CONTRACTIONS },
 };
 
 /// Teams of NVIDIA GPUs, smallest first. Short rows share a warp, because the cost of a warp for each row does
@@ -76,6 +76,13 @@ const TILES: [TileShape; 4] = [
     },
     TileShape::SMALL,
 ];
+
+/// Parts of the depth of contractions.
+const DEPTH_PARTS: DepthParts = DepthParts {
+    len: ptx::DEPTH_PART_LEN,
+    depth_min: ptx::DEPTH_PARTS_MIN * ptx::DEPTH_PART_LEN,
+    elements_max: ptx::DEPTH_PARTS_ELEMENTS_MAX,
+};
 
 /// Returns a square tile of four warps.
 const fn of_matrices(rows: u16) -> TileShape {

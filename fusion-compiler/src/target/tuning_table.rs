@@ -387,6 +387,18 @@ pub mod ptx {
     ///
     /// Unmeasured.
     pub const LARGE_TILE_ELEMENTS_MIN: i64 = 1 << 21;
+    /// Steps of a part of the depth of a contraction whose parts different teams compute.
+    ///
+    /// Unmeasured.
+    pub const DEPTH_PART_LEN: i64 = 1024;
+    /// Smallest number of parts of the depth of a contraction that are worth another kernel.
+    ///
+    /// Unmeasured.
+    pub const DEPTH_PARTS_MIN: i64 = 2;
+    /// Largest number of elements of a result whose smallest tiles leave a device idle.
+    ///
+    /// Unmeasured.
+    pub const DEPTH_PARTS_ELEMENTS_MAX: i64 = 1 << 18;
 }
 
 /// Constants of WGSL.

@@ -123,11 +123,7 @@ impl Tiles<'_> {
         });
         let factors = product?;
         let dtype = self.types[factors[0].0 as usize].dtype;
-        let known = self.shared.iter().position(|shared| shared.len == SharedLen::AtLaunch);
-        let memory = SharedId(known.unwrap_or(self.shared.len()) as u16);
-        if known.is_none() {
-            self.shared.push(Shared { dtype, len: SharedLen::AtLaunch });
-        }
+        let memory = self.memory_at_launch(dtype);
         let (left, len) = self.panel((factors[0], true), (memory, 0), warp, out);
         let (right, more) = self.panel((factors[1], false), (memory, len), warp, out);
         let Lanes::Tile(_, depth) = self.types[factors[0].0 as usize].lanes else {
@@ -144,6 +140,16 @@ impl Tiles<'_> {
             self.fill(&pipeline, (ahead, place), out);
         }
         Some(pipeline)
+    }
+
+    /// Returns the memory of the team as an array of elements of this type.
+    pub(super) fn memory_at_launch(&mut self, dtype: DType) -> SharedId {
+        let array = Shared { dtype, len: SharedLen::AtLaunch };
+        let known = self.shared.iter().position(|shared| *shared == array);
+        if known.is_none() {
+            self.shared.push(array);
+        }
+        SharedId(known.unwrap_or(self.shared.len() - 1) as u16)
     }
 
     /// Prepares the panel of a factor, which starts at the element `start` of each stage. Returns the panel and the

@@ -1,18 +1,22 @@
 //! The elements of a tile that a thread stores, in a loop over the rows of the thread where they take many
-//! statements.
+//! statements. Products of matrices pass through shared memory.
 
 use std::iter;
 
 use rustc_hash::FxHashSet;
 
-use super::{Along, Definition, Elements, INDEX, Shape, Tiles, divided, plus, times};
+use super::{Along, Definition, Elements, INDEX, Shape, Tiles, VECTOR, divided, plus, times};
 use crate::fuse::is_transcendental;
 use crate::ir::dtype::DType;
-use crate::ir::kernel::{Address, Carried, Expr, Lanes, LoopKind, Stmt, Type, Value};
+use crate::ir::kernel::{Address, Builder, Carried, Expr, Lanes, LoopKind, Scope, Stmt, Type, Value};
 use crate::ir::op::Op;
+use crate::target::PANEL_PADDING;
 
 /// Largest number of statements that store elements of a thread, apart from these in loops.
 const STORE_STATEMENTS_MAX: usize = 32;
+
+/// Largest number of rows that a thread loads from shared memory before it stores one.
+const LOADED_ROWS_MAX: usize = 8;
 
 /// Statements that a transcendental operation stands for.
 const TRANSCENDENTAL_STATEMENTS: usize = 16;
@@ -21,22 +25,45 @@ const TRANSCENDENTAL_STATEMENTS: usize = 16;
 struct RowOperands {
     /// Tiles that the thread at hand has the elements of.
     held: Vec<Value>,
+    /// Values that all rows share.
+    cols: Vec<Value>,
     /// Number of statements for a vector, apart from these of positions.
     statements: usize,
+}
+
+impl RowOperands {
+    /// Returns the number of rows that are stored at once, of so many with so many vectors each.
+    fn at_once(&self, rows: usize, vectors: usize) -> usize {
+        let fits = |rows: &usize| rows * vectors * self.statements <= STORE_STATEMENTS_MAX;
+        let mut halves = iter::successors(Some(rows), |rows| (rows % 2 == 0).then_some(rows / 2));
+        halves.find(fits).unwrap_or(1)
+    }
+}
+
+/// Returns the place of a vector's first element in memory whose rows have this stride.
+fn place(b: &mut Builder<'_>, of: Elements, stride: u16) -> Value {
+    let row = times(b, of.row, stride);
+    b.apply(Op::Add, &[row, of.col])
 }
 
 impl Tiles<'_> {
     /// Stores the elements that the thread at hand has and for which the condition is true. A loop over some rows
     /// at a time stores elements of many operations, so the text has the operations of few elements.
     pub(super) fn store(&mut self, cond: Value, body: &[Stmt], out: &mut Vec<Stmt>) {
+        let (held, operands) = (self.held.clone(), self.row_operands(cond, body));
+        if self.warp.is_some() {
+            return self.store_from_memory((cond, body), &operands, out);
+        }
         let before = self.known.clone();
-        let (held, operands) = (self.held.clone(), self.row_operands(cond, body, out));
-        let count = held.rows.len();
-        let fits = |rows: &usize| rows * held.cols.len() * operands.statements <= STORE_STATEMENTS_MAX;
-        let mut halves = iter::successors(Some(count), |rows| (rows % 2 == 0).then_some(rows / 2));
-        let at_once = halves.find(fits).unwrap_or(1);
+        let (row, count) = (held.rows[0], held.rows.len());
+        for &value in &operands.cols {
+            for &col in &held.cols {
+                self.element(value, Elements { row, col, along: Some(Along::Cols) }, out);
+            }
+        }
+        let at_once = operands.at_once(count, held.cols.len());
         if at_once == count {
-            self.store_rows((cond, body), &held.rows, out);
+            self.store_vectors((cond, body), &self.vectors(&held.rows), out);
             self.known = before;
             return;
         }
@@ -62,22 +89,82 @@ impl Tiles<'_> {
                 self.known.insert(self.key(value, at(row)), var);
             }
         }
-        self.store_rows((cond, body), &rows, &mut inside);
+        self.store_vectors((cond, body), &self.vectors(&rows), &mut inside);
         self.known = before;
         let kind = LoopKind::Serial;
         out.push(Stmt::Loop { var, kind, start, end, step, carried, body: inside });
     }
 
-    /// Finds the values that the elements of a row are computed from. Computes these that have no rows.
-    fn row_operands(&mut self, cond: Value, body: &[Stmt], out: &mut Vec<Stmt>) -> RowOperands {
-        let mut found = RowOperands { statements: body.len(), held: vec![] };
+    /// Stores the elements of a tile whose condition is true, from shared memory.
+    ///
+    /// Threads next to each other then have elements next to each other, and a loop can choose rows.
+    fn store_from_memory(
+        &mut self,
+        (cond, body): (Value, &[Stmt]),
+        operands: &RowOperands,
+        out: &mut Vec<Stmt>,
+    ) {
+        let &[tile] = operands.held.as_slice() else { unreachable!("a kernel has one product") };
+        let Type { dtype, lanes: Lanes::Tile(height, width) } = self.types[tile.0 as usize] else {
+            unreachable!("a product is a tile")
+        };
+        let (before, shape, stride) = (self.known.clone(), self.shape, width + PANEL_PADDING);
+        let memory = self.memory_at_launch(dtype);
+        // Other threads may still read panels from the memory.
+        out.push(Stmt::Barrier(Scope::Block));
+        for vector in self.vectors(&self.held.rows) {
+            let value = self.vector(tile, vector, out);
+            let mut b = self.builder(out);
+            let place = place(&mut b, vector, stride);
+            b.body.push(Stmt::StoreShared(memory, place, value));
+        }
+        out.push(Stmt::Barrier(Scope::Block));
+        self.shape.width = VECTOR;
+        let (thread, each) = (self.thread, width / VECTOR);
+        let count = height * each / self.threads as u16;
+        let at_once = operands.at_once(count.into(), 1).min(LOADED_ROWS_MAX) as u16;
+        let mut b = self.builder(out);
+        let (first, number) = divided(&mut b, thread, each);
+        let col = times(&mut b, number, VECTOR);
+        let var = b.declare(INDEX);
+        let by = height / count;
+        let [start, end, step] = [0, height, at_once * by].map(|row| b.index(row.into()));
+        for &value in &operands.cols {
+            self.element(value, Elements { row: first, col, along: Some(Along::Cols) }, out);
+        }
+        let mut inside = Vec::new();
+        let mut b = self.builder(&mut inside);
+        let row = b.apply(Op::Add, &[first, var]);
+        let rows = (0..at_once).map(|i| plus(&mut b, row, i * by));
+        let vectors: Vec<Elements> =
+            rows.map(|row| Elements { row, col, along: Some(Along::Cols) }).collect();
+        for &vector in &vectors {
+            let mut b = self.builder(&mut inside);
+            let place = place(&mut b, vector, stride);
+            let ty = Type { dtype, lanes: Lanes::Const(VECTOR as u8) };
+            let loaded = b.bind(ty, Expr::LoadShared(memory, place));
+            self.known.insert(self.key(tile, vector), loaded);
+        }
+        // All rows are read before one is stored, since a tensor that is read may be one that is written.
+        for (stmt, &vector) in body.iter().flat_map(|stmt| vectors.iter().map(move |vector| (stmt, vector))) {
+            let Stmt::Store(_, value) = stmt else { unreachable!("elements of a tile are stored only") };
+            self.vector(*value, vector, &mut inside);
+        }
+        self.store_vectors((cond, body), &vectors, &mut inside);
+        (self.known, self.shape) = (before, shape);
+        let kind = LoopKind::Serial;
+        out.push(Stmt::Loop { var, kind, start, end, step, carried: vec![], body: inside });
+    }
+
+    /// Finds the values that the elements of a row are computed from.
+    fn row_operands(&self, cond: Value, body: &[Stmt]) -> RowOperands {
+        let mut found = RowOperands { statements: body.len(), held: vec![], cols: vec![] };
         let mut seen = FxHashSet::default();
         let mut ahead = vec![cond];
         for stmt in body {
             let Stmt::Store(at, value) = stmt else { unreachable!("elements of a tile are stored only") };
             ahead.extend([at.index, *value]);
         }
-        let (row, cols) = (self.held.rows[0], self.held.cols.clone());
         while let Some(value) = ahead.pop() {
             let lanes = self.types[value.0 as usize].lanes;
             if !lanes.is_tile() || !seen.insert(value) {
@@ -90,9 +177,7 @@ impl Tiles<'_> {
             if matches!(expr, Expr::Product(..)) {
                 found.held.push(value);
             } else if matches!(lanes, Lanes::Tile(1, _)) {
-                for &col in &cols {
-                    self.element(value, Elements { row, col, along: Some(Along::Cols) }, out);
-                }
+                found.cols.push(value);
             } else {
                 found.statements += match &expr {
                     Expr::Apply(op, _) if is_transcendental(*op) => TRANSCENDENTAL_STATEMENTS,
@@ -116,9 +201,9 @@ impl Tiles<'_> {
         each.map(|i| plus(&mut b, start, i / run * row_step + i % run)).collect()
     }
 
-    /// Stores the elements that the thread at hand has in these rows and for which the condition is true.
-    fn store_rows(&mut self, (cond, body): (Value, &[Stmt]), rows: &[Value], out: &mut Vec<Stmt>) {
-        for vector in self.vectors(rows) {
+    /// Stores the elements of these vectors for which the condition is true.
+    fn store_vectors(&mut self, (cond, body): (Value, &[Stmt]), vectors: &[Elements], out: &mut Vec<Stmt>) {
+        for &vector in vectors {
             let mut stores = Vec::new();
             for stmt in body {
                 let Stmt::Store(at, value) = stmt else { unreachable!("elements of a tile are stored only") };

@@ -8,7 +8,7 @@
 
 use super::super::body::{Addressing, Body, Level, Place};
 use super::super::space::{SpaceDim, bytes, dims_along, product, width_conditions, widths};
-use super::super::{Scheduled, Work};
+use super::super::{Config, Scheduled, Scratch, Work};
 use super::Product;
 use crate::fuse::Load;
 use crate::ir::dim::DimExpr;
@@ -30,40 +30,43 @@ const VECTOR: i64 = 4;
 /// Elements of an asynchronous copy of a factor of 16-bit floats.
 const MATRIX_LANES: i64 = (ASYNC_COPY_BYTES / 2) as i64;
 
-/// Elements of a product of matrices that a thread has next to each other.
-const MATRIX_STORE_LANES: i64 = 2;
-
 /// A variant of the kernel.
 #[derive(Clone, Copy)]
-struct TileConfig {
+pub(super) struct TileConfig {
     shape: TileShape,
     index: IndexWidth,
     /// True if elements next to each other are aligned vectors.
     aligned: bool,
 }
 
-/// Returns the kernels that compute a product and its elements in tiles, in order of preference.
+/// Returns the configs that compute a product and its elements in tiles, in order of preference.
 pub(super) fn tiles(
     of: &Product,
     work: &Work<'_>,
     facts: &TargetFacts,
-    shapes: &[TileShape],
-) -> Vec<Scheduled> {
+    (shapes, scratch): (&[TileShape], &mut Vec<Scratch>),
+) -> Vec<Config> {
     let size = work.graph.node(of.sum).dtype.size();
     let shapes: Vec<TileShape> = shapes.iter().filter(|shape| size <= shape.size_max).copied().collect();
     let last = shapes[shapes.len() - 1];
     let config = |shape, index, aligned| TileConfig { shape, index, aligned };
     let has_matrices = of.has_matrices(work);
+    // Operands that need wide positions are rare, so one kernel is enough for them. The last shape is enough for
+    // devices without products of matrices.
+    let fits = |shape: &&TileShape| shape.of_matrices == has_matrices || **shape == last;
+    let narrow: Vec<TileShape> = shapes.iter().filter(fits).copied().collect();
+    // The smallest tile gives the most teams.
+    let smallest = narrow.iter().rfind(|shape| shape.of_matrices == has_matrices);
+    let by_parts = facts.contractions.parts.zip(smallest).and_then(|(parts, &shape)| {
+        of.by_parts(work, facts, (config(shape, IndexWidth::Bits32, true), parts), scratch)
+    });
     let configs = widths(work, facts).into_iter().flat_map(|index| {
-        // Operands that need wide positions are rare, so one kernel is enough for them. The last shape is enough for
-        // devices without products of matrices.
-        let fits = |shape: &&TileShape| shape.of_matrices == has_matrices || **shape == last;
-        let aligned = shapes.iter().filter(|_| index == IndexWidth::Bits32).filter(fits);
-        let aligned: Vec<_> = aligned.map(|&shape| config(shape, index, true)).collect();
+        let aligned = narrow.iter().filter(move |_| index == IndexWidth::Bits32);
+        let aligned = aligned.map(|&shape| config(shape, index, true)).collect::<Vec<_>>();
         aligned.into_iter().chain([config(last, index, false)])
     });
-    let configs: Vec<TileConfig> = configs.collect();
-    configs.into_iter().map(|config| Tiled::new(of, work, facts, config).scheduled()).collect()
+    let whole = configs.map(|config| vec![Tiled::new(of, work, facts, config).scheduled()]);
+    by_parts.into_iter().chain(whole).collect()
 }
 
 impl Product {
@@ -132,22 +135,34 @@ impl Numbers {
 }
 
 /// A kernel that computes tiles.
-struct Tiled<'w> {
+pub(super) struct Tiled<'w> {
     of: &'w Product,
     work: &'w Work<'w>,
     facts: &'w TargetFacts,
     config: TileConfig,
+    /// Steps of the depth in a part, if the first axis of the batch counts parts.
+    part_len: Option<i64>,
     /// Dims of the batch, the rows, the columns and the depth.
     dims: [Vec<SpaceDim>; 4],
 }
 
 impl<'w> Tiled<'w> {
-    fn new(of: &'w Product, work: &'w Work<'w>, facts: &'w TargetFacts, config: TileConfig) -> Tiled<'w> {
+    pub(super) fn new(
+        of: &'w Product,
+        work: &'w Work<'w>,
+        facts: &'w TargetFacts,
+        config: TileConfig,
+    ) -> Tiled<'w> {
         let dims = [&of.batch, &of.rows, &of.cols, &of.depth].map(|axes| dims_along(work, axes));
-        Tiled { of, work, facts, config, dims }
+        Tiled { of, work, facts, config, part_len: None, dims }
     }
 
-    fn scheduled(&self) -> Scheduled {
+    /// Gives each tile a part of the depth with so many steps. The first axis of the batch counts parts.
+    pub(super) fn of_parts(self, len: i64) -> Tiled<'w> {
+        Tiled { part_len: Some(len), ..self }
+    }
+
+    pub(super) fn scheduled(&self) -> Scheduled {
         let shape = self.config.shape;
         let all = self.dims.concat();
         let sight = (self.config.index, Addressing::Whole);
@@ -258,11 +273,21 @@ impl<'w> Tiled<'w> {
         let mut top = body.top();
         let zero = top.constant(dtype, Const::zero(dtype));
         let (first, by) = (top.index(0), top.index(depth.into()));
+        let (first, end) = self.part_len.map_or((first, end), |len| self.part(body, (batch[0], len), end));
         let zeros = body.item().bind(ty, Expr::Splat(zero));
         let carried = vec![Carried { start: zeros, var, next, out }];
         let kind = LoopKind::Serial;
         body.item.push(Stmt::Loop { var: step, kind, start: first, end, step: by, carried, body: inside });
         out
+    }
+
+    /// Returns the first step of a part of the depth, and the step after its last one.
+    fn part(&self, body: &mut Body<'_>, (number, len): (Value, i64), depth: Value) -> (Value, Value) {
+        let mut b = body.item();
+        let len = b.index(len);
+        let first = b.apply(Op::Mul, &[number, len]);
+        let end = b.apply(Op::Add, &[first, len]);
+        (first, b.apply(Op::Min, &[end, depth]))
     }
 
     /// Returns the elements of a factor, and 0 outside of its tensors.
@@ -315,21 +340,21 @@ impl<'w> Tiled<'w> {
             grain_min: 1,
             each: DimExpr::constant(i64::from(rows) * i64::from(cols)),
         };
-        let bytes = self.panel_bytes();
+        let bytes = self.shared_bytes();
         Scheduled { row_memory: DimExpr::constant(bytes), ..Scheduled::new(when, (kernel, buffers), space) }
     }
 
     /// Returns the bytes of shared memory whose size is set at launch.
-    fn panel_bytes(&self) -> i64 {
+    fn shared_bytes(&self) -> i64 {
         let shape = self.config.shape;
-        if shape.of_matrices { shape.panel_bytes() } else { 0 }
+        if shape.of_matrices { shape.matrix_bytes() } else { 0 }
     }
 
     fn conditions(&self) -> Vec<Condition> {
         let Tiled { work, facts, config, .. } = self;
         let [batch, rows, cols, _] = &self.dims;
         let mut when = width_conditions(work, facts, config.index);
-        if config.shape.elements_min > 0 {
+        if config.shape.elements_min > 0 && self.part_len.is_none() {
             let elements = product(batch) * product(rows) * product(cols);
             when.push(Condition::AtLeast(elements, config.shape.elements_min));
         }
@@ -339,7 +364,7 @@ impl<'w> Tiled<'w> {
         }
         if config.shape.of_matrices {
             when.push(Condition::Arch(80));
-            when.push(Condition::Shares(DimExpr::constant(self.panel_bytes())));
+            when.push(Condition::Shares(DimExpr::constant(self.shared_bytes())));
         }
         if facts.rebased {
             let whole = work.operands.iter().filter(|operand| !operand.axes.is_empty());
@@ -359,11 +384,8 @@ impl<'w> Tiled<'w> {
             // An axis with one coordinate leaves the elements along the next axis contiguous.
             let is_single = |axis: &&AxisId| self.work.graph.axis(**axis).extent.as_const() == Some(1);
             let Some(&axis) = operand.axes.iter().rev().find(|axis| !is_single(axis)) else { continue };
-            let lanes = match self.config.shape.of_matrices {
-                true if factors.contains(&Some(BufferId(i as u16))) => MATRIX_LANES,
-                true => MATRIX_STORE_LANES,
-                false => VECTOR,
-            };
+            let is_matrix = self.config.shape.of_matrices && factors.contains(&Some(BufferId(i as u16)));
+            let lanes = if is_matrix { MATRIX_LANES } else { VECTOR };
             match all.iter_mut().find(|(known, _)| *known == axis) {
                 Some((_, most)) => *most = lanes.max(*most),
                 None if self.of.batch.contains(&axis) => {}

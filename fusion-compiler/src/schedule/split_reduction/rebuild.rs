@@ -14,11 +14,11 @@ use crate::ir::op::Op;
 pub(in crate::schedule) struct GraphCopy {
     pub(in crate::schedule) graph: Graph,
     /// The new number of each old node.
-    pub(super) map: Vec<NodeId>,
+    pub(in crate::schedule) map: Vec<NodeId>,
 }
 
 impl GraphCopy {
-    pub(super) fn new(of: &Graph) -> GraphCopy {
+    pub(in crate::schedule) fn new(of: &Graph) -> GraphCopy {
         GraphCopy { graph: Graph { nodes: vec![], ..of.clone() }, map: vec![] }
     }
 
@@ -32,7 +32,7 @@ impl GraphCopy {
     }
 
     /// A node of new operands, which also has those of their axes that are `within`.
-    pub(super) fn node(&mut self, node: &Node, within: AxisSet) -> NodeId {
+    pub(in crate::schedule) fn node(&mut self, node: &Node, within: AxisSet) -> NodeId {
         let args: Vec<NodeId> = node.args.iter().map(|&arg| self.of(arg)).collect();
         let all = args.iter().fold(AxisSet::EMPTY, |all, &arg| all.union(self.graph.node(arg).axes));
         let axes = node.axes.union(all.minus(all.minus(within)));
@@ -58,7 +58,7 @@ impl GraphCopy {
         self.graph.push(Node { kind, args, axes: parts, ..node.clone() })
     }
 
-    pub(super) fn known(&self, known: &BTreeMap<Load, Operand>) -> BTreeMap<Load, Operand> {
+    pub(in crate::schedule) fn known(&self, known: &BTreeMap<Load, Operand>) -> BTreeMap<Load, Operand> {
         let load = |load: &Load| match *load {
             Load::Param(param) => Load::Param(param),
             Load::Stored(node) => Load::Stored(self.of(node)),
