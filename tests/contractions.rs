@@ -533,7 +533,9 @@ fn sums_of_one_factor_come_first() {
 
 #[test]
 fn threads_do_not_change_a_bit() {
-    for (m, k, n) in [(130, 700, 90), (600, 300, 40), (16, 2000, 1100), (40, 9000, 64)] {
+    let sizes =
+        [(130, 700, 90), (600, 300, 40), (16, 2000, 1100), (40, 9000, 64), (1, 900, 3000), (3000, 900, 2)];
+    for (m, k, n) in sizes {
         let (x, w) = (numbers(m, m * k), numbers(n, k * n));
         let run = |threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads start");

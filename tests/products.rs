@@ -2,10 +2,12 @@
 //! and integers of 8 bits.
 
 mod devices;
+mod numbers;
 
 use devices::{exact_devices, on_devices};
 use fusion::prelude::*;
-use fusion::{Report, bf16, f16};
+use fusion::{bf16, f16};
+use numbers::{Numbers, check, numbers, same};
 
 fuse! {
     pub(crate) fn product(x: f32[M, K], w: f32[N, K]) -> f32[M, N] { matmul(x, w, K) }
@@ -13,16 +15,6 @@ fuse! {
     pub(crate) fn halves(x: f16[M, K], w: bf16[N, K]) -> f32[M, N] { matmul(x, w, K) }
     pub(crate) fn bytes(x: i8[M, K], w: u8[N, K]) -> i32[M, N] { matmul(x, w, K) }
     pub(crate) fn shorts(x: i16[M, K], w: u16[N, K]) -> i32[M, N] { matmul(x, w, K) }
-}
-
-/// Returns pseudo-random numbers from -1 to 1, the same for the same seed.
-fn numbers(seed: usize, count: usize) -> Vec<f32> {
-    let mut state = seed as u32 ^ 0x9e37_79b9;
-    let next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 8) as f32 / (1 << 23) as f32 - 1.0
-    };
-    std::iter::repeat_with(next).take(count).collect()
 }
 
 #[test]
@@ -115,64 +107,6 @@ fuse! {
     }
     pub(crate) fn shared(x: f32[B, M, K], w: f32[K, N], r: f32[N, B, M]) -> f32[B, M, N] {
         tanh(matmul(x, w, K)) + r
-    }
-}
-
-/// Compares each element with its terms' sum. Sums of few terms are exact. `NaN` equals itself.
-#[track_caller]
-fn check(
-    what: &str,
-    made: &Tensor<f32>,
-    terms: impl Fn(&[usize]) -> Vec<f64>,
-    finish: fn(f64) -> f64,
-) -> Result<()> {
-    let shape = made.shape().to_vec();
-    for (i, made) in made.to_vec()?.into_iter().enumerate() {
-        let mut at = vec![0; shape.len()];
-        let mut rest = i;
-        for (at, extent) in at.iter_mut().zip(&shape).rev() {
-            (*at, rest) = (rest % extent, rest / extent);
-        }
-        let terms = terms(&at);
-        let size: f64 = terms.iter().map(|term| term.abs()).sum();
-        let expected = finish(terms.iter().sum());
-        let is_near = size.is_finite() && (f64::from(made) - expected).abs() <= 3e-6 * (size + 1.0);
-        let is_same = f64::from(made) == expected || made.is_nan() && expected.is_nan();
-        assert!(is_near || is_same, "{what} {shape:?}: {made} at {at:?}, not {expected}");
-    }
-    Ok(())
-}
-
-fn same(sum: f64) -> f64 {
-    sum
-}
-
-/// A matrix or a batch of them, with its numbers.
-struct Numbers {
-    elements: Vec<f32>,
-    shape: Vec<usize>,
-}
-
-impl Numbers {
-    fn new(seed: usize, shape: &[usize]) -> Numbers {
-        Numbers { elements: numbers(seed, shape.iter().product()), shape: shape.to_vec() }
-    }
-
-    fn on(&self, device: &Device) -> Result<Tensor<f32>> {
-        Tensor::from_slice(device, &self.elements, self.shape.as_slice())
-    }
-
-    fn offset(&self, at: &[usize]) -> usize {
-        self.shape.iter().zip(at).fold(0, |offset, (extent, at)| offset * extent + at)
-    }
-
-    fn at(&self, at: &[usize]) -> f64 {
-        f64::from(self.elements[self.offset(at)])
-    }
-
-    fn set(&mut self, at: &[usize], value: f32) {
-        let offset = self.offset(at);
-        self.elements[offset] = value;
     }
 }
 
@@ -465,127 +399,4 @@ fn other_rows_do_not_change_a_bit() {
         Ok(())
     };
     run().expect("it runs");
-}
-
-fuse! {
-    pub(crate) fn both_of(x: f32[M, K], a: f32[K, N], b: f32[N, K]) -> (f32[M, N], f32[M, N]) {
-        (matmul(x, a, K), matmul(x, b, K))
-    }
-    pub(crate) fn gated(x: f32[M, K], a: f32[N, K], b: f32[N, K]) -> f32[M, N] {
-        silu(matmul(x, a, K)) * matmul(x, b, K)
-    }
-    pub(crate) fn constant(x: f32[M, K = 24], w: f32[K, N]) -> f32[M, N] { matmul(x, w, K) }
-    pub(crate) fn constants(x: f32[K = 64, M], a: f32[K, N], b: f32[K, N]) -> (f32[M, N], f32[M, N]) {
-        (matmul(x, a, K), matmul(x, b, K))
-    }
-    pub(crate) fn single(x: f32[M, K, B = 1], w: f32[B, K, N]) -> f32[B, M, N] { matmul(x, w, K) }
-    pub(crate) fn of_wrapped(x: i8[M, K], w: f32[K, N]) -> f32[M, N] { matmul((x + 1) as f32, w, K) }
-    pub(crate) fn wrapped(x: i8[M, K], w: i8[N, K]) -> i32[M, N] { sum(x * w, K) }
-    pub(crate) fn few_rows(x: f32[M = 3, K], w: f32[N, K]) -> f32[M, N] { matmul(x, w, K) }
-    pub(crate) fn inner(x: f32[M, K, B], w: f32[K, N, B]) -> f32[M, N, B] { matmul(x, w, K) }
-    pub(crate) fn inner_tanh(x: f32[M, K, B], w: f32[B, N, K], b: f32[N, B]) -> (f32[M, B, N], f32[N, M, B]) {
-        let h = matmul(x, w, K);
-        (h, tanh(h) + b)
-    }
-}
-
-/// Each product of a function is a contraction, and constant extents decide only where tiles would be empty.
-#[test]
-fn products_are_contractions() {
-    let words = |report: Report| report.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
-    for (report, count) in [
-        (both_of::report(), 2),
-        (gated::report(), 2),
-        (constant::report(), 1),
-        (constants::report(), 2),
-        (single::report(), 1),
-        (inner::report(), 1),
-        (of_wrapped::report(), 1),
-        (inner_tanh::report(), 1),
-    ] {
-        let report = words(report);
-        let targets = report.matches("Products:").count();
-        assert_eq!(report.matches("FLOP").count(), count * targets, "{report}");
-        assert!(!report.contains("is a reduction"), "{report}");
-    }
-    let report = words(wrapped::report());
-    assert!(report.contains("is a reduction: its products wrap to `i8`, and `matmul` widens"), "{report}");
-    let report = words(few_rows::report());
-    assert!(report.contains("is a reduction: `x` has few elements along its own dims"), "{report}");
-}
-
-#[test]
-fn products_of_one_function_are_computed() {
-    on_devices(|device| {
-        for (m, k, n) in [(5, 9, 7), (40, 9, 36), (40, 64, 36), (33, 24, 35), (64, 24, 32)] {
-            let [x, w, v] = [(1, m * k), (2, k * n), (3, k * n)].map(|(seed, count)| numbers(seed, count));
-            let tensor = |of: &[f32], shape: [usize; 2]| Tensor::from_slice(device, of, shape);
-            let check = |what: &str, made: Vec<f32>, term: &dyn Fn(usize, usize) -> f64| {
-                for (i, made) in made.into_iter().enumerate() {
-                    let expected = term(i / n, i % n);
-                    let off = (f64::from(made) - expected).abs();
-                    assert!(off <= 3e-6 * (k as f64 + 1.0), "{device} {what} {m} {k} {n}: {made} at {i}");
-                }
-            };
-            let sum = |of_x: &dyn Fn(usize) -> usize, w: &[f32], of_w: &dyn Fn(usize) -> usize| -> f64 {
-                (0..k).map(|step| f64::from(x[of_x(step)]) * f64::from(w[of_w(step)])).sum()
-            };
-            let nn =
-                |w: &[f32], row: usize, col: usize| sum(&|step| row * k + step, w, &|step| step * n + col);
-            let nt =
-                |w: &[f32], row: usize, col: usize| sum(&|step| row * k + step, w, &|step| col * k + step);
-            let tn =
-                |w: &[f32], row: usize, col: usize| sum(&|step| step * m + row, w, &|step| step * n + col);
-            let (one, two) = both_of(&tensor(&x, [m, k])?, &tensor(&w, [k, n])?, &tensor(&v, [n, k])?)?;
-            check("both, NN", one.to_vec()?, &|row, col| nn(&w, row, col));
-            check("both, NT", two.to_vec()?, &|row, col| nt(&v, row, col));
-            let made = gated(&tensor(&x, [m, k])?, &tensor(&w, [n, k])?, &tensor(&v, [n, k])?)?;
-            check("gated", made.to_vec()?, &|row, col| {
-                let gate = nt(&w, row, col);
-                gate / (1.0 + (-gate).exp()) * nt(&v, row, col)
-            });
-            if k == 24 {
-                let made = constant(&tensor(&x, [m, k])?, &tensor(&w, [k, n])?)?;
-                check("constant", made.to_vec()?, &|row, col| nn(&w, row, col));
-            }
-            if k == 64 {
-                let (one, two) = constants(&tensor(&x, [k, m])?, &tensor(&w, [k, n])?, &tensor(&v, [k, n])?)?;
-                check("constants", one.to_vec()?, &|row, col| tn(&w, row, col));
-                check("constants", two.to_vec()?, &|row, col| tn(&v, row, col));
-            }
-            let (x, w) =
-                (Tensor::from_slice(device, &x, [m, k, 1])?, Tensor::from_slice(device, &w, [1, k, n])?);
-            let expected = numbers(2, k * n);
-            check("single", single(&x, &w)?.to_vec()?, &|row, col| nn(&expected, row, col));
-        }
-        Ok(())
-    });
-}
-
-/// A batch may be the innermost dim of factors and results.
-#[test]
-fn a_batch_is_innermost() {
-    on_devices(|device| {
-        for (m, k, n, count) in [(3, 9, 7, 2), (40, 33, 36, 3), (5, 300, 70, 1), (0, 4, 5, 6), (4, 0, 5, 6)] {
-            let (x, w) = (Numbers::new(1, &[m, k, count]), Numbers::new(2, &[k, n, count]));
-            let (v, b) = (Numbers::new(3, &[count, n, k]), Numbers::new(4, &[n, count]));
-            let made = inner(&x.on(device)?, &w.on(device)?)?;
-            let terms = |at: &[usize]| {
-                let (i, j, b) = (at[0], at[1], at[2]);
-                (0..k).map(|l| x.at(&[i, l, b]) * w.at(&[l, j, b])).collect()
-            };
-            check(&format!("{device} inner {k}"), &made, terms, same)?;
-            let (made, of_tanh) = inner_tanh(&x.on(device)?, &v.on(device)?, &b.on(device)?)?;
-            let product = |i, j, b| (0..k).map(move |l| (i, j, b, l));
-            let term = |(i, j, b, l): (usize, usize, usize, usize)| x.at(&[i, l, b]) * v.at(&[b, j, l]);
-            let terms = |at: &[usize]| product(at[0], at[2], at[1]).map(term).collect();
-            check(&format!("{device} product {k}"), &made, terms, same)?;
-            let terms = |at: &[usize]| {
-                let sum: f64 = product(at[1], at[0], at[2]).map(term).sum();
-                vec![sum.tanh(), b.at(&[at[0], at[2]])]
-            };
-            check(&format!("{device} tanh {k}"), &of_tanh, terms, same)?;
-        }
-        Ok(())
-    });
 }

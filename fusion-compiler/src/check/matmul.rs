@@ -10,8 +10,8 @@ use crate::ir::op::Op;
 use crate::parse::ast::{Arg, At, ExprKind};
 
 /// Evaluates `factors(x, w, K)`: returns both after checking that each has the dims `K`. One of them must have
-/// a dim that the other lacks, unless both have only `K`. Integers of 8 and 16 bits become `i32`, because their
-/// products would wrap.
+/// a dim that the other lacks, unless both have only `K`. Integers of 8 and 16 bits become `i32`, or `u32` if
+/// both are `u16`, because their products would wrap.
 pub(super) fn factors(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> ExprValue {
     let [first, second, dim] = args else { unreachable!("the library has no mistakes") };
     let ExprKind::Name(dim) = &dim.value.kind else { unreachable!("the library passes parameters") };
@@ -35,7 +35,11 @@ pub(super) fn factors(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) 
     if let Some(&dtype) = [left, right].iter().find(|&&dtype| dtype == DType::Bool) {
         return b.error(at, diag::wants_number(b.called(""), dtype));
     }
-    let wide = |dtype: DType| if dtype.is_int() && dtype.is_narrow() { DType::I32 } else { dtype };
+    let wide = |dtype: DType| match dtype {
+        DType::U16 if left == right => DType::U32,
+        dtype if dtype.is_int() && dtype.is_narrow() => DType::I32,
+        dtype => dtype,
+    };
     if common(wide(left), wide(right)).is_none() {
         return b.error(at, diag::mixed_arguments(left, right));
     }

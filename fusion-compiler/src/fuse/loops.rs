@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use super::products::is_contraction;
+use super::products::has_tiles;
 use super::rules::Budget;
 use super::{Group, Grouping, Reason, Store, fuse, is_column_major, load_order};
 use crate::ir::dim::DimExpr;
@@ -77,7 +77,7 @@ fn with_long_loops(
     let reduces = || graph.iter().filter(|(_, node)| matches!(node.kind, NodeKind::Reduce(..)));
     let lines: BTreeSet<AxisSet> = reduces().map(|(id, _)| graph.written_out(id)).collect();
     let of_products: BTreeSet<AxisSet> = reduces()
-        .filter(|(id, _)| is_contraction(&graph, *id))
+        .filter(|(id, _)| has_tiles(&graph, *id, &facts.contractions))
         .map(|(id, _)| graph.written_out(id))
         .filter(|axes| !axes.is_empty())
         .collect();
@@ -86,7 +86,8 @@ fn with_long_loops(
     for axes in long {
         let looped = Graph { looped: graph.looped.union(axes), ..graph.clone() };
         let other = fuse(&looped, facts, twice);
-        let is_product = |group: &Group| group.nodes.iter().any(|id| is_contraction(&looped, *id));
+        let is_product =
+            |group: &Group| group.nodes.iter().any(|id| has_tiles(&looped, *id, &facts.contractions));
         let is_line = |group: &Group| {
             let is_along = group.cols.iter().any(|axis| axes.contains(*axis));
             !is_along || is_product(group) || !has_column_major_rows(&looped, group)

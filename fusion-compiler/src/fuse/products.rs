@@ -2,18 +2,19 @@
 
 use super::{Group, Reason};
 use crate::ir::dtype::DType;
-use crate::ir::graph::{AxisId, AxisSet, Graph, Math, Node, NodeId, NodeKind, Reduce};
+use crate::ir::graph::{AxisId, AxisSet, Graph, Math, Node, NodeId, NodeKind, Output, Reduce};
 use crate::ir::op::Op;
-use crate::target::tuning_table::all;
+use crate::target::Contractions;
+use crate::target::tuning_table::{all, gpu};
 
 /// The reason why a sum of products is no contraction.
 pub enum NoContraction {
     /// The function has `#[fuse(strict)]`.
     Strict,
-    /// The products have another use than the sum.
+    /// The kernel reads products that another one stores.
     Used,
-    /// Products of these integers wrap before they are added.
-    Wraps(DType),
+    /// The products become numbers of this narrow type before they are added.
+    Narrow(DType),
     /// A thread adds the few terms by itself.
     Unrolled,
     /// The first factor has no axis that the second lacks.
@@ -40,14 +41,14 @@ pub fn factors(graph: &Graph, sum: NodeId) -> Option<(AxisSet, [NodeId; 2])> {
     is_product.then(|| (along, [factors.args[0], factors.args[1]]))
 }
 
-/// Returns the values that a sum adds, before they wrap to narrow integers, and the type of these.
+/// Returns the values that a sum adds, before they become narrow numbers, and the type of these.
 fn product(graph: &Graph, sum: NodeId) -> (&Node, Option<DType>) {
     let added = graph.node(graph.node(sum).args[0]);
     let operand = |node: &Node| graph.node(node.args[0]);
     if added.kind == NodeKind::Cast && operand(added).kind == NodeKind::Cast {
-        let wrapped = operand(added);
-        if wrapped.dtype.is_int() && wrapped.dtype.is_narrow() {
-            return (operand(wrapped), Some(wrapped.dtype));
+        let narrow = operand(added);
+        if narrow.dtype.is_narrow() {
+            return (operand(narrow), Some(narrow.dtype));
         }
     }
     (added, None)
@@ -64,18 +65,17 @@ pub fn is_contraction(graph: &Graph, sum: NodeId) -> bool {
 /// Returns the reason in the graph why a sum of products is no contraction, if there is one.
 pub fn obstacle(graph: &Graph, sum: NodeId, (along, of): (AxisSet, [NodeId; 2])) -> Option<NoContraction> {
     let node = graph.node(sum);
-    // The products of integers are exact, so they stay nodes of their own.
-    let has_one_use =
-        |of: NodeId| graph.nodes.iter().flat_map(|node| &node.args).filter(|&&arg| arg == of).count() == 1;
-    match (&node.kind, node.dtype) {
-        (NodeKind::Reduce(Reduce::Dot, _), _) => {}
-        _ if let Some(dtype) = product(graph, sum).1 => return Some(NoContraction::Wraps(dtype)),
-        (_, DType::I32 | DType::U32) if has_one_use(node.args[0]) => {}
-        (_, dtype) if dtype.is_float() && graph.math == Math::Strict => return Some(NoContraction::Strict),
+    let is_dot = matches!(node.kind, NodeKind::Reduce(Reduce::Dot, _));
+    let narrow = product(graph, sum).1.filter(|_| !is_dot);
+    match node.dtype {
+        dtype if dtype.is_float() && graph.math == Math::Strict => return Some(NoContraction::Strict),
+        // The products of integers are exact, so they stay nodes of their own.
+        DType::I32 | DType::U32 => {}
+        _ if is_dot || narrow.is_some() => {}
         _ => return Some(NoContraction::Used),
     }
     let axes = of.map(|factor| graph.node(factor).axes);
-    [0, 1].into_iter().find_map(|side| {
+    let of_side = |side: usize| {
         let own = axes[side].minus(axes[1 - side]);
         if let Some(axis) = along.minus(axes[side]).iter().next() {
             Some(NoContraction::Lacks(of[side], axis))
@@ -85,7 +85,22 @@ pub fn obstacle(graph: &Graph, sum: NodeId, (along, of): (AxisSet, [NodeId; 2]))
             let few = elements(graph, own).is_some_and(|count| count < all::CONTRACTION_SIDE_MIN);
             few.then_some(NoContraction::Few(of[side]))
         }
-    })
+    };
+    of_side(0).or_else(|| of_side(1)).or(narrow.map(NoContraction::Narrow))
+}
+
+/// Returns true if each side of a contraction may have enough lanes for the tiles of a target.
+pub(super) fn has_tiles(graph: &Graph, sum: NodeId, sizes: &Contractions) -> bool {
+    let least = sizes.rows_min.min(sizes.cols_min);
+    is_contraction(graph, sum)
+        && own_elements(graph, sum).all(|count| count.is_none_or(|count| count >= least))
+}
+
+/// Returns the number of elements along the axes that each factor has alone, if it is known.
+fn own_elements(graph: &Graph, sum: NodeId) -> impl Iterator<Item = Option<i64>> {
+    let axes = factors(graph, sum).map(|(_, of)| of.map(|factor| graph.node(factor).axes));
+    let own = axes.map(|[left, right]| [left.minus(right), right.minus(left)]);
+    own.into_iter().flatten().map(|own| elements(graph, own))
 }
 
 /// Returns the axes of a temporary with those that both factors of a contraction have outermost, if one of them
@@ -103,21 +118,27 @@ pub(super) fn with_outer_batch(graph: &Graph, id: NodeId, order: Vec<AxisId>) ->
     }
 }
 
-/// Returns a graph in which results with a batch innermost are copies of the contractions that they are.
+/// Returns a graph in which some results are copies of contractions. Without the copies, a batch would be
+/// innermost, or a contraction would be computed again for another order.
 pub fn copy_products(mut graph: Graph) -> Graph {
     for number in 0..graph.outputs.len() {
-        let output = &graph.outputs[number];
-        let inner = graph.parts(&output.axes).last().copied();
-        if inner.is_some_and(|inner| batch(&graph, output.node).contains(inner)) {
-            graph.outputs[number].node = graph.copy(output.node);
+        let Output { node, axes, .. } = &graph.outputs[number];
+        let is_again = |earlier: &Output| earlier.node == *node && earlier.axes != *axes;
+        let has_two_orders = graph.outputs[..number].iter().any(is_again) && is_contraction(&graph, *node);
+        let inner = graph.parts(axes).last().copied();
+        if has_two_orders || inner.is_some_and(|inner| batch(&graph, *node).contains(inner)) {
+            graph.outputs[number].node = graph.copy(*node);
         }
     }
     graph
 }
 
-/// Returns the axes that both factors of a contraction have and that are not summed over; none for other values.
+/// Returns the axes that both factors of a contraction have and that are not summed over; none for other values. Small
+/// matrices have none, either: threads next to each other compute them for neighbours in a batch.
 fn batch(graph: &Graph, id: NodeId) -> AxisSet {
-    match factors(graph, id).filter(|_| is_contraction(graph, id)) {
+    let is_small = |count: Option<i64>| count.is_some_and(|count| count < gpu::CONTRACTION_COLS_MIN);
+    let has_matrices = || is_contraction(graph, id) && !own_elements(graph, id).any(is_small);
+    match factors(graph, id).filter(|_| has_matrices()) {
         Some((along, of)) => {
             let [left, right] = of.map(|factor| graph.node(factor).axes);
             left.intersection(right).minus(along)

@@ -245,8 +245,9 @@ pub(crate) fn value_name(graph: &Graph, id: NodeId) -> String {
             name => name.into(),
         },
         NodeKind::Cast => match graph.node(id) {
-            node if node.dtype == graph.node(node.args[0]).dtype => "broadcast".into(),
-            node => format!("as {}", node.dtype),
+            node if node.dtype != graph.node(node.args[0]).dtype => format!("as {}", node.dtype),
+            node if node.axes == graph.node(node.args[0]).axes => "copy".into(),
+            _ => "broadcast".into(),
         },
         NodeKind::Reduce(reduce, _) => reduce.name().into(),
         NodeKind::Literal(value) => value.to_string(),

@@ -49,9 +49,9 @@ fn reason(graph: &Graph, refused: &NoContraction, factors: [NodeId; 2]) -> Strin
     };
     match refused {
         NoContraction::Strict => "`strict` rounds each product".into(),
-        NoContraction::Used => "its products are used elsewhere, too".into(),
-        NoContraction::Wraps(dtype) => {
-            format!("its products wrap to `{dtype}`, and `matmul` widens the factors first")
+        NoContraction::Used => "another kernel stores its products".into(),
+        NoContraction::Narrow(dtype) => {
+            format!("its products become `{dtype}`, and `matmul` widens the factors first")
         }
         NoContraction::Unrolled => "it has so few terms that a thread adds them by itself".into(),
         NoContraction::NoDim([of, other]) => format!("{} has no dim that {} lacks", name(*of), name(*other)),

@@ -1,5 +1,6 @@
-//! Sums of a factor along axes that the other factor lacks, before the products.
+//! Sums of a factor along axes that the other factor lacks, before the products, and products for each contraction.
 //!
+//! A contraction has products of its own, whatever else uses such products: its kernel computes none of them.
 //! `sum(x * w, (K, L))` of a `w` without `L` is `sum(sum(x, L) * w, K)`, a contraction. The order of the operations
 //! changes, so the sums of floats in strict functions stay as they are.
 
@@ -8,7 +9,7 @@ use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisSet, Graph, Math, Node, NodeId, NodeKind, Reduce};
 use crate::ir::op::Op;
 
-/// Reduces factors along axes of their own, where the sum of products is then a contraction.
+/// Reduces factors along axes of their own, where the sum of products is then a contraction of products of its own.
 pub fn reduce_factors(graph: Graph) -> Graph {
     rebuild(graph, |graph, node| {
         let node = match own_sums(graph, &node) {
@@ -50,7 +51,6 @@ fn own_sums(graph: &Graph, node: &Node) -> Option<(AxisSet, [NodeId; 2], [AxisSe
     let only = [axes[0].minus(axes[1]), axes[1].minus(axes[0])];
     let own = only.map(|axes| axes.intersection(along));
     let both = along.minus(own[0]).minus(own[1]);
-    let has_own_sum = own.iter().any(|own| !own.is_empty());
     let is_contraction = !both.is_empty() && only.iter().all(|axes| !axes.minus(along).is_empty());
-    (has_own_sum && is_contraction).then_some((both, [left, right], own))
+    is_contraction.then_some((both, [left, right], own))
 }

@@ -23,7 +23,7 @@ use super::{Config, Operand, Scheduled, Scratch, Work};
 use crate::fuse::products::{NoContraction, factors, obstacle};
 use crate::fuse::{Group, Load, Store};
 use crate::ir::dim::DimExpr;
-use crate::ir::graph::{Access, AxisId, AxisSet, Graph, NodeId};
+use crate::ir::graph::{Access, AxisId, AxisSet, Graph, NodeId, NodeKind, Reduce};
 use crate::ir::plan::{Condition, Contraction, TileAxis};
 use crate::target::{Contractions, TargetFacts, Tiles};
 
@@ -84,6 +84,10 @@ impl Product {
         }
         if graph.looped_axes(sum).is_empty() {
             return Err(NoContraction::Unrolled);
+        }
+        let is_known = |id: NodeId| group.nodes.contains(&id);
+        if matches!(node.kind, NodeKind::Reduce(Reduce::Sum, _)) && !is_known(node.args[0]) {
+            return Err(NoContraction::Used);
         }
         let axes = of.map(|factor| graph.node(factor).axes);
         let only = |side: usize| axes[side].minus(axes[1 - side]);

@@ -100,14 +100,16 @@ fn products_of_8_bit_integers_are_wide() {
     for (left, right, sum) in [
         ("i8", "u8", "i32"),
         ("u8", "i32", "i32"),
-        ("i16", "i16", "i32"),
+        ("i16", "u16", "i32"),
+        ("u16", "u16", "u32"),
         ("f16", "bf16", "f32"),
         ("f64", "f64", "f64"),
     ] {
         let source =
             |body: &str| format!("pub fn f(x: {left}[M, K], w: {right}[K, N]) -> {sum}[M, N] {{ {body} }}");
         let wide = |of: &str, dtype: &str| {
-            if dtype.ends_with("8") { format!("{of} as i32") } else { String::from(of) }
+            let is_int = dtype.starts_with(['i', 'u']) && !dtype.ends_with("32");
+            if is_int { format!("{of} as {sum}") } else { String::from(of) }
         };
         let graph = |source: String| graphs(&source).map(|graphs| graphs[0].to_string());
         let product = graph(source(&format!("sum({} * {}, K)", wide("x", left), wide("w", right))));

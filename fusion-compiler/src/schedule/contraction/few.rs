@@ -1,4 +1,4 @@
-//! Products of few rows or few columns on the CPU: reductions, which read the large factor once.
+//! Products of few rows or few columns on the CPU: reductions, which read the large factor along its memory.
 //!
 //! The kernels of the reductions are the general ones. Two more kernels pay here: one that stores the small factor
 //! where it lies across the rows of the large one, and one that computes elements from stored sums, in a loop over
@@ -37,12 +37,14 @@ impl Product {
         let cols = (self.right, self.cols.as_slice(), sizes.cols_min);
         let mut made: Vec<(More, Config)> = Vec::new();
         for (name, few, many) in [("few_rows", rows, cols), ("few_cols", cols, rows)] {
+            let axes = [few.0, many.0].map(|factor| work.graph.node(factor).axes);
             let extent =
-                |axes: &[AxisId]| DimExpr::product(axes.iter().map(|&axis| &work.graph.axis(axis).extent));
+                |axes: AxisSet| DimExpr::product(axes.iter().map(|axis| &work.graph.axis(axis).extent));
             let when = vec![
-                Condition::AtMost(extent(few.1), few.2 - 1),
-                Condition::AtLeast(extent(many.1), many.2),
-                Condition::AtLeast(extent(&self.depth), sizes.depth_min),
+                Condition::AtMost(extent(axes[0].minus(axes[1])), few.2 - 1),
+                // Fewer rows may be split.
+                Condition::AtLeast(extent(axes[1].minus(axes[0])), many.2.max(facts.parts.rows_max + 1)),
+                Condition::AtLeast(extent(self.depth.iter().copied().collect()), sizes.depth_min),
             ];
             let is_possible = when.iter().all(|condition| condition.known() != Some(false));
             let Some(more) = self.more(work, (few.0, many.0), many.1).filter(|_| is_possible) else {
