@@ -23,8 +23,9 @@ fuse! {
 }
 
 /// Extents of rows, depth and columns.
-const SIZES: [(usize, usize, usize); 10] = [
+const SIZES: [(usize, usize, usize); 11] = [
     (1, 768, 3072),
+    (3072, 768, 1),
     (8, 768, 3072),
     (16, 768, 3072),
     (64, 64, 64),

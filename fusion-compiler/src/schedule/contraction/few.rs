@@ -35,7 +35,7 @@ impl Product {
         let sizes = &facts.contractions;
         let rows = (self.left, self.rows.as_slice(), sizes.rows_min);
         let cols = (self.right, self.cols.as_slice(), sizes.cols_min);
-        let mut made: Vec<(More, Config)> = Vec::new();
+        let mut made: Vec<(More, Vec<Config>)> = Vec::new();
         for (name, few, many) in [("few_rows", rows, cols), ("few_cols", cols, rows)] {
             let axes = [few.0, many.0].map(|factor| work.graph.node(factor).axes);
             let extent =
@@ -50,12 +50,12 @@ impl Product {
             let Some(more) = self.more(work, (few.0, many.0), many.1).filter(|_| is_possible) else {
                 continue;
             };
-            let same = made.iter().find(|(other, _)| *other == more).map(|(_, config)| config.clone());
-            let mut config = same.unwrap_or_else(|| self.few(work, facts, (&more, name), scratch));
-            config[0].when = when;
-            made.push((more, config));
+            let same = made.iter().find(|(other, _)| *other == more).map(|(_, configs)| configs.clone());
+            let mut configs = same.unwrap_or_else(|| self.few(work, facts, (&more, name), scratch));
+            configs.iter_mut().for_each(|config| config[0].when.clone_from(&when));
+            made.push((more, configs));
         }
-        made.into_iter().map(|(_, config)| config).collect()
+        made.into_iter().flat_map(|(_, configs)| configs).collect()
     }
 
     /// Returns the kernels that pay for a factor with few lanes and one with these many lanes, if any do.
@@ -78,14 +78,14 @@ impl Product {
         (lies_across || is_apart).then_some(more)
     }
 
-    /// Returns the kernels for a factor with few lanes.
+    /// Returns the configs for a factor with few lanes, which differ in the kernel of elements.
     fn few(
         &self,
         work: &Work<'_>,
         facts: &TargetFacts,
         (more, name): (&More, &str),
         scratch: &mut Vec<Scratch>,
-    ) -> Config {
+    ) -> Vec<Config> {
         let (mut stages, mut known, mut cols) = (Vec::new(), work.known(), self.depth.clone());
         let mut store =
             |known: &mut BTreeMap<Load, Operand>, (id, of): (NodeId, &str), order: &[AxisId], cols| {
@@ -108,8 +108,10 @@ impl Product {
         }
         let mut elements = self.elements(work, known, cols);
         elements.name = format!("{}_{name}", work.name);
-        stages.push(elements);
-        stages.into_iter().map(|stage| for_all_calls(stage, facts)).collect()
+        // The last kernel of a schedule is for all calls.
+        let before: Config = stages.into_iter().filter_map(|stage| kernels(stage, facts).pop()).collect();
+        let after = kernels(elements, facts).into_iter();
+        after.map(|last| before.iter().cloned().chain([last]).collect()).collect()
     }
 
     /// Returns true if the elements that are computed from a sum need an approximation.
@@ -121,14 +123,13 @@ impl Product {
     }
 }
 
-/// Returns the kernel of a stage for all calls.
-fn for_all_calls(mut stage: Stage, facts: &TargetFacts) -> Scheduled {
+/// Returns the kernels of a stage, of which a call runs the first whose conditions hold.
+fn kernels(mut stage: Stage, facts: &TargetFacts) -> Vec<Scheduled> {
     stage.fill(&[]);
     let work = stage.work();
-    let mut kernels = match chosen(&work) {
+    match chosen(&work) {
         Schedule::Pointwise => pointwise::pointwise(&work, facts),
         Schedule::Row => row::row(&work, facts),
         Schedule::Column => column::column(&work, facts),
-    };
-    kernels.pop().unwrap_or_else(|| unreachable!("the last kernel of a schedule is for all calls"))
+    }
 }
