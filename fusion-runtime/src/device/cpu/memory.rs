@@ -47,6 +47,16 @@ struct Block {
     class: usize,
     /// Offset of the first byte from the first aligned byte.
     start: usize,
+    /// The thread that returned the block, whose processor may have the block in its caches.
+    freed_by: usize,
+}
+
+/// Returns a number that no other running thread has.
+fn this_thread() -> usize {
+    thread_local! {
+        static OF_THREAD: u8 = const { 0 };
+    }
+    OF_THREAD.with(|own| std::ptr::from_ref(own).addr())
 }
 
 // SAFETY: a block is plain memory that is independent of any thread.
@@ -82,11 +92,8 @@ impl Pool {
         let class = class_of(bytes);
         let size = class_bytes(class)?;
         let mut kept = self.lock();
-        let block = match kept.free[class].pop() {
-            Some(block) => {
-                kept.kept -= size;
-                block
-            }
+        let block = match kept.take(class) {
+            Some(block) => block,
             None => {
                 kept.make_room(size);
                 drop(kept);
@@ -117,6 +124,17 @@ impl Pool {
 }
 
 impl Kept {
+    /// Takes a free block of a class: the last one of this thread, or else the last one of all.
+    ///
+    /// Threads that take each other's blocks would fetch each line from the caches of another core.
+    fn take(&mut self, class: usize) -> Option<Block> {
+        let (free, thread) = (&mut self.free[class], this_thread());
+        let own = free.iter().rposition(|block| block.freed_by == thread);
+        let block = free.remove(own.or(free.len().checked_sub(1))?);
+        self.kept -= block.bytes();
+        Some(block)
+    }
+
     /// Frees kept blocks, the largest first, until `bytes` more bytes fit within the bound.
     fn make_room(&mut self, bytes: usize) {
         let bound = self.peak.saturating_add(SLACK);
@@ -145,7 +163,7 @@ impl CpuMemory {
 impl Drop for CpuMemory {
     fn drop(&mut self) {
         let mut kept = self.pool.lock();
-        let block = Block { ..self.block };
+        let block = Block { freed_by: this_thread(), ..self.block };
         kept.used -= block.bytes();
         kept.kept += block.bytes();
         kept.free[block.class].push(block);
@@ -164,10 +182,10 @@ impl Block {
         // SAFETY: the layout has more than zero bytes.
         let raw = NonNull::new(unsafe { alloc_zeroed(Block::layout(class)?) })?;
         if !Block::is_staggered(class) {
-            return Some(Block { raw, class, start: 0 });
+            return Some(Block { raw, class, start: 0, freed_by: 0 });
         }
         let start = STAGGERED_BLOCKS.fetch_add(1, Relaxed) % STAGGERS * STAGGER;
-        let block = Block { raw, class, start };
+        let block = Block { raw, class, start, freed_by: 0 };
         if block.bytes() >= LARGE {
             ask_for_large_pages(block.ptr(), block.bytes());
         }

@@ -63,6 +63,29 @@ struct Bounds {
     cols: (usize, usize),
 }
 
+/// Boxes of rows with almost equal numbers of panels, so that threads are done at the same time.
+struct Boxes {
+    count: usize,
+    rows: usize,
+    /// Rows of a panel.
+    panel: usize,
+}
+
+impl Boxes {
+    /// Makes so many boxes, if there are as many panels.
+    fn new<T: Accumulate>(of: &Resolved<'_, T>, wanted: usize) -> Boxes {
+        let (rows, panel) = (of.left.lanes(), of.kernels.rows);
+        Boxes { count: wanted.min(rows.div_ceil(panel)), rows, panel }
+    }
+
+    /// Returns the rows of a box.
+    fn rows(&self, number: usize) -> (usize, usize) {
+        let panels = self.rows.div_ceil(self.panel);
+        let bound = |number: usize| (panels * number / self.count * self.panel).min(self.rows);
+        (bound(number), bound(number + 1))
+    }
+}
+
 /// The reason why a contraction did not run.
 pub(super) enum Failure {
     /// The plan does not fit its launch.
@@ -148,16 +171,15 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
         if is_one_box || depth > runtime::SHARED_DEPTH_MAX {
             // A thread that is done takes one of the boxes that are left.
             let wanted = if by_strips { 1 } else { (4 * threads).div_ceil(strip_count) };
-            let each = rows.div_ceil(wanted).next_multiple_of(self.kernels.rows).min(runtime::LONE_BOX_ROWS);
-            let blocks = rows.div_ceil(each);
-            return all(threads, strip_count * blocks, &|task| {
-                let (batch, cols) = strip(task / blocks);
-                let first = task % blocks * each;
-                self.lone_box(Bounds { batch, rows: (first, (first + each).min(rows)), cols })
+            let boxes = Boxes::new(self, rows.div_ceil(runtime::LONE_BOX_ROWS).max(wanted));
+            return all(threads, strip_count * boxes.count, &|task| {
+                let (batch, cols) = strip(task / boxes.count);
+                self.lone_box(Bounds { batch, rows: boxes.rows(task % boxes.count), cols })
             });
         }
         let (outer, inner) = if by_strips { (threads, 1) } else { (1, threads) };
-        let each = rows.div_ceil(4 * inner).next_multiple_of(self.kernels.rows).min(runtime::BOX_ROWS);
+        let wanted = rows.div_ceil(runtime::BOX_ROWS).max(4 * inner).next_multiple_of(inner);
+        let boxes = Boxes::new(self, wanted);
         all(outer, strip_count, &|task| {
             let (batch, cols) = strip(task);
             let panels = (cols.1 - cols.0).div_ceil(self.kernels.cols);
@@ -167,9 +189,8 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
             all(inner, parts * blocks, &|task| {
                 self.pack_right((batch, cols), (task / parts, task % parts), right.ptr(0))
             })?;
-            all(inner, rows.div_ceil(each), &|block| {
-                let first = block * each;
-                let of = Bounds { batch, rows: (first, (first + each).min(rows)), cols };
+            all(inner, boxes.count, &|number| {
+                let of = Bounds { batch, rows: boxes.rows(number), cols };
                 self.run_box(of, &|block| Ok(right.ptr(block * DEPTH * panels * self.kernels.cols)))
             })
         })
