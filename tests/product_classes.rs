@@ -4,8 +4,8 @@ mod devices;
 mod numbers;
 
 use devices::on_devices;
+use fusion::Report;
 use fusion::prelude::*;
-use fusion::{Report, f16};
 use numbers::{Numbers, check, numbers, same};
 
 fuse! {

@@ -110,6 +110,13 @@ fuse! {
     }
 }
 
+impl Numbers {
+    fn set(&mut self, at: &[usize], value: f32) {
+        let offset = self.offset(at);
+        self.elements[offset] = value;
+    }
+}
+
 #[test]
 fn extents_are_0_or_1() {
     on_devices(|device| {

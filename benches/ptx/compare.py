@@ -43,6 +43,7 @@ KERNELS = {
     "sum_of_squares": ("_0_parts_t256_v4", 1, 0, None),
     "adamw": ("_0_v4", 4, 3, None),
 }
+PRODUCT, PRODUCT_SHARED = "fuse_product_0_tiles128x128_matrices", 4 * 128 * (128 + 8)
 SHORT_ROWS = ("softmax_rows", "layer_norm_rows", "rms_norm_rows")
 MAKERS = ["ours", "nvcc", "Triton", "ours, fast_math", "nvcc, fast math"]
 
@@ -145,6 +146,40 @@ HEAD = """
 """
 
 
+def product_line(maker, kernel, shared, generation):
+    """Describes the loop over the depth of a product of matrices."""
+    # wgmma and tcgen05 multiply matrices of several warps.
+    products = lambda first, last: [one.op for one in kernel.code[first : last + 1] if "MMA" in one.stem]
+    loops = [loop for loop in kernel.loops() if products(*loop)]
+    first, last = max(loops, key=lambda loop: len(products(*loop)))
+    count = lambda *stems: sum(kernel.count(stem, first, last) for stem in stems)
+    ops = products(first, last)
+    size, copies = last - first + 1, count("LDGSTS", "LDG", "UTMALDG")
+    occupancy = kernel.occupancy(128, shared, generation)
+    row = f"{kernel.registers} | {kernel.spills} | {shared + kernel.shared} | {size} | {len(ops)} {ops[0]}"
+    loads = f"{count('LDSM', 'LDS', 'LD')} | {copies} | {count('BAR')}"
+    return f"| {maker} | {row} | {loads} | {size / len(ops):.2f} | {occupancy:.0%} |\n"
+
+
+def products(environment, generation):
+    """Returns a table of products of 128 × 128 elements by four warps, with 32 steps of the depth in an iteration."""
+    triton = WORK / f"triton-{generation}"
+    made = [
+        ("ours", assembled(environment, WORK / "ours" / "accurate" / f"{PRODUCT}.ptx", generation), PRODUCT_SHARED),
+        ("nvcc, WMMA", by_nvcc(environment, generation)["product"], 0),
+        ("Triton", assembled(environment, triton / "product.ptx", generation), int((triton / "product.shared").read_text())),
+    ]
+    return PRODUCTS_HEAD + "".join(product_line(*one, generation) for one in made)
+
+
+PRODUCTS_HEAD = """
+Products of bf16, `[M, K]` and `[N, K]`, in tiles of 128 × 128: the loop over the depth.
+
+| by | registers | spilt bytes | shared bytes | instructions | products | loads of shared memory | copies | barriers | for a product | occupancy |
+|---|--:|--:|--:|--:|---|--:|--:|--:|--:|--:|
+"""
+
+
 def report(environment, python, generations):
     versions = [run(environment, tool, "--version").split("release ")[1].split(",")[0] for tool in ("ptxas", "nvcc")]
     triton = run(environment, python, "-c", "import triton; print(triton.__version__)").strip()
@@ -162,6 +197,7 @@ approximately, as CUDA does under `--use_fast_math` and we under `fast_math`.
         for name in KERNELS:
             for maker in MAKERS:
                 text += line(maker, name, made[maker][name], generation)[1]
+        text += products(environment, generation)
     return text
 
 

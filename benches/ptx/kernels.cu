@@ -2,6 +2,9 @@
 // its lanes keep in registers; a block for each long row, which is read twice.
 // The formulas are those of `kernels.fuse`. `compare.py` compiles this with `nvcc -O3`.
 
+#include <cuda_bf16.h>
+#include <mma.h>
+
 constexpr int ROW = 1024;
 constexpr int HELD = ROW / 32 / 4;
 constexpr unsigned ALL = 0xffffffffu;
@@ -209,4 +212,47 @@ __global__ void adamw(float4 *__restrict__ p, float4 *__restrict__ m, float4 *__
         p[at] = param;
     });
 }
+}
+
+// Four warps have a tile of 64 x 64 each. Lines of shared memory are padded, so that their starts lie in different banks. The
+// extents are multiples of the tile.
+constexpr int TILE = 128, STEP = 32, LINE = STEP + 8, PART = 16, PARTS = TILE / 2 / PART;
+
+__device__ void copy_lines(__nv_bfloat16 *to, const __nv_bfloat16 *from, unsigned stride) {
+#pragma unroll
+    for (int i = 0; i < TILE * STEP / 8 / 128; i++) {
+        unsigned at = threadIdx.x + i * 128, line = at / (STEP / 8), first = at % (STEP / 8) * 8;
+        *(uint4 *)(to + line * LINE + first) = *(const uint4 *)(from + line * stride + first);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(128)
+product(const __nv_bfloat16 *__restrict__ x, const __nv_bfloat16 *__restrict__ w,
+                                               float *__restrict__ out, unsigned n, unsigned k) {
+    using namespace nvcuda::wmma;
+    __shared__ __align__(16) __nv_bfloat16 xs[TILE * LINE], ws[TILE * LINE];
+    unsigned row = blockIdx.y * TILE, col = blockIdx.x * TILE;
+    unsigned down = threadIdx.x / 64 * (TILE / 2), across = threadIdx.x / 32 % 2 * (TILE / 2);
+    fragment<accumulator, PART, PART, PART, float> sums[PARTS][PARTS];
+    for (auto &line : sums)
+        for (auto &sum : line) fill_fragment(sum, 0.f);
+    for (unsigned from = 0; from < k; from += STEP) {
+        copy_lines(xs, x + row * k + from, k);
+        copy_lines(ws, w + col * k + from, k);
+        __syncthreads();
+#pragma unroll
+        for (int step = 0; step < STEP; step += PART) {
+            fragment<matrix_a, PART, PART, PART, __nv_bfloat16, row_major> lefts[PARTS];
+            for (int i = 0; i < PARTS; i++) load_matrix_sync(lefts[i], xs + (down + i * PART) * LINE + step, LINE);
+            for (int j = 0; j < PARTS; j++) {
+                fragment<matrix_b, PART, PART, PART, __nv_bfloat16, col_major> right;
+                load_matrix_sync(right, ws + (across + j * PART) * LINE + step, LINE);
+                for (int i = 0; i < PARTS; i++) mma_sync(sums[i][j], lefts[i], right, sums[i][j]);
+            }
+        }
+        __syncthreads();
+    }
+    for (int i = 0; i < PARTS; i++)
+        for (int j = 0; j < PARTS; j++)
+            store_matrix_sync(out + (row + down + i * PART) * n + col + across + j * PART, sums[i][j], n, mem_row_major);
 }

@@ -116,16 +116,32 @@ def adamw(p, m, v, g, n, fresh1, fresh2, rate, kept, c2, eps, SIZE: tl.constexpr
     tl.store(p + i, param, mask=there)
 
 
+@triton.jit
+def product(x, w, out, n, k, SIZE: tl.constexpr):
+    row = tl.program_id(0) * 128 + tl.arange(0, 128)
+    col = tl.program_id(1) * 128 + tl.arange(0, 128)
+    sums = tl.zeros((128, 128), tl.float32)
+    for start in range(0, k, 32):
+        step = start + tl.arange(0, 32)
+        left = tl.load(x + row[:, None] * k + step[None, :])
+        right = tl.load(w + col[None, :] * k + step[:, None])
+        sums = tl.dot(left, right, sums)
+    tl.store(out + row[:, None] * n + col[None, :], sums)
+
+
 KERNELS = [
-    gate, chain, gelu_of, swiglu, softmax_rows, layer_norm_rows, rms_norm_rows, token_loss, sum_of_squares, adamw
+    gate, chain, gelu_of, swiglu, softmax_rows, layer_norm_rows, rms_norm_rows, token_loss, sum_of_squares, adamw,
+    product,
 ]
 POINTERS = {name: "*fp32" for name in "abcxygpmv"} | {"out": "*fp32", "t": "*i32"}
 THREADS, SIZE = 128, 1024
 
 
-def ptx(kernel, generation):
+def compiled(kernel, generation):
     names = [name for name in kernel.arg_names if name != "SIZE"]
-    types = {name: POINTERS.get(name, "i32" if name == "n" else "fp32") for name in names}
+    types = {name: POINTERS.get(name, "i32" if name in "nk" else "fp32") for name in names}
+    if kernel is product:
+        types |= {"x": "*bf16", "w": "*bf16"}
     # Tensors of torch are aligned, and lengths are usually multiples of a vector. Triton detects that at the
     # call.
     aligned = [i for i, name in enumerate(names) if types[name] != "fp32"]
@@ -136,7 +152,7 @@ def ptx(kernel, generation):
         attrs={(i,): [["tt.divisibility", 16]] for i in aligned},
     )
     options = {"num_warps": THREADS // 32}
-    return triton.compile(source, target=GPUTarget("cuda", generation, 32), options=options).asm["ptx"]
+    return triton.compile(source, target=GPUTarget("cuda", generation, 32), options=options)
 
 
 def call(torch, workload, arrays):
@@ -181,7 +197,9 @@ def main():
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     for kernel in KERNELS:
-        (folder / f"{kernel.fn.__name__}.ptx").write_text(ptx(kernel, int(sys.argv[2])))
+        made = compiled(kernel, int(sys.argv[2]))
+        (folder / f"{kernel.fn.__name__}.ptx").write_text(made.asm["ptx"])
+        (folder / f"{kernel.fn.__name__}.shared").write_text(str(made.metadata.shared))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 use fusion::prelude::*;
 
 /// Returns pseudo-random numbers from -1 to 1, the same for the same seed.
-pub fn numbers(seed: usize, count: usize) -> Vec<f32> {
+pub(crate) fn numbers(seed: usize, count: usize) -> Vec<f32> {
     let mut state = seed as u32 ^ 0x9e37_79b9;
     let next = || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -14,7 +14,7 @@ pub fn numbers(seed: usize, count: usize) -> Vec<f32> {
 
 /// Compares each element with its terms' sum. Sums of few terms are exact. `NaN` equals itself.
 #[track_caller]
-pub fn check(
+pub(crate) fn check(
     what: &str,
     made: &Tensor<f32>,
     terms: impl Fn(&[usize]) -> Vec<f64>,
@@ -37,35 +37,30 @@ pub fn check(
     Ok(())
 }
 
-pub fn same(sum: f64) -> f64 {
+pub(crate) fn same(sum: f64) -> f64 {
     sum
 }
 
 /// A matrix or a batch of them, with its numbers.
-pub struct Numbers {
-    pub elements: Vec<f32>,
-    pub shape: Vec<usize>,
+pub(crate) struct Numbers {
+    pub(crate) elements: Vec<f32>,
+    pub(crate) shape: Vec<usize>,
 }
 
 impl Numbers {
-    pub fn new(seed: usize, shape: &[usize]) -> Numbers {
+    pub(crate) fn new(seed: usize, shape: &[usize]) -> Numbers {
         Numbers { elements: numbers(seed, shape.iter().product()), shape: shape.to_vec() }
     }
 
-    pub fn on(&self, device: &Device) -> Result<Tensor<f32>> {
+    pub(crate) fn on(&self, device: &Device) -> Result<Tensor<f32>> {
         Tensor::from_slice(device, &self.elements, self.shape.as_slice())
     }
 
-    pub fn offset(&self, at: &[usize]) -> usize {
+    pub(crate) fn offset(&self, at: &[usize]) -> usize {
         self.shape.iter().zip(at).fold(0, |offset, (extent, at)| offset * extent + at)
     }
 
-    pub fn at(&self, at: &[usize]) -> f64 {
+    pub(crate) fn at(&self, at: &[usize]) -> f64 {
         f64::from(self.elements[self.offset(at)])
-    }
-
-    pub fn set(&mut self, at: &[usize], value: f32) {
-        let offset = self.offset(at);
-        self.elements[offset] = value;
     }
 }
