@@ -14,6 +14,11 @@ fuse! {
         (y, tanh(y) + r * y)
     }
     pub(crate) fn tt(x: bf16[B, K, M], w: bf16[B, N, K]) -> f32[M, B, N] { max(matmul(x, w, K), 0.0) }
+    fn each_x(x: f16[M, K], _z: f32[B]) -> f16[B, M, K] { x }
+    fn each_w(w: f16[N, K], _z: f32[B]) -> f16[B, N, K] { w }
+    pub(crate) fn broadcast(x: f16[M, K], w: f16[N, K], z: f32[B]) -> f32[B, M, N] {
+        matmul(each_x(x, z), each_w(w, z), K) * z
+    }
     pub(crate) fn two_axes(x: f16[M, J, K], w: f16[J, N, K]) -> f32[M, N] { sum(x * w, (J, K)) }
 }
 
@@ -180,6 +185,21 @@ fn special_values_stay_in_their_sums() -> Result<()> {
             };
             assert!(is_right, "{device} {i}: {made}");
         }
+    }
+    Ok(())
+}
+
+/// Both factors have a batch only by broadcasts, and the depth has several parts.
+#[test]
+fn broadcast_factors_have_parts_of_the_depth() -> Result<()> {
+    let (m, k, n) = (64, 2048, 64);
+    let (x, w) = (Numbers(integers(1, m * k)), Numbers(integers(2, n * k)));
+    let expected = product([&x, &w], (m, k, n), |row, step| row * k + step, |step, col| col * k + step);
+    for device in exact_devices() {
+        let z = Tensor::from_slice(&device, &[1.0, 2.0], [2])?;
+        let made = broadcast(&x.f16(&device, [m, k])?, &w.f16(&device, [n, k])?, &z)?.to_vec()?;
+        let all = expected.iter().copied().chain(expected.iter().map(|sum| 2.0 * sum));
+        assert!(made.into_iter().eq(all), "{device}");
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 mod devices;
 mod numbers;
 
-use devices::on_devices;
+use devices::{exact_devices, on_devices};
 use fusion::Report;
 use fusion::prelude::*;
 use numbers::{Numbers, check, numbers, same};
@@ -22,6 +22,13 @@ fuse! {
     pub(crate) fn single(x: f32[M, K, B = 1], w: f32[B, K, N]) -> f32[B, M, N] { matmul(x, w, K) }
     pub(crate) fn of_wrapped(x: i8[M, K], w: f32[K, N]) -> f32[M, N] { matmul((x + 1) as f32, w, K) }
     pub(crate) fn wrapped(x: i8[M, K], w: i8[N, K]) -> i32[M, N] { sum(x * w, K) }
+    pub(crate) fn scaled(x: f32[M, K], s: f32[K]) -> (f32[M, K], f32[M]) {
+        let p = x * s;
+        (p, sum(p, K))
+    }
+    pub(crate) fn deep(x: f32[M, K], w: f32[K, N], b: f32[N]) -> f32[N, M] { matmul(x, w, K) + b }
+    pub(crate) fn deep_doubles(x: f64[B, M, K], w: f64[N, K]) -> f64[B, M, N] { matmul(x, w, K) }
+    pub(crate) fn deep_integers(x: i32[K, M], w: i32[N, K], y: &mut i32[M, N]) { y += matmul(x, w, K); }
     #[fuse(off)]
     pub(crate) fn unfused(x: i8[M, K], w: u8[N, K]) -> i32[M, N] { matmul(x, w, K) }
     pub(crate) fn stored(x: i32[M, K], w: i32[N, K]) -> (i32[K, M, N], i32[M, N]) {
@@ -73,6 +80,8 @@ fn products_are_contractions() {
     assert!(report.contains("2*M*N*K FLOP"), "{report}");
     let report = words(largest::report());
     assert!(report.contains("2*M*N*K FLOP"), "{report}");
+    let report = words(scaled::report());
+    assert!(report.contains("is a reduction: `s` has no dim that `x` lacks"), "{report}");
     let report = words(strict_halves::report());
     assert!(report.contains("is a reduction: `strict` rounds each product"), "{report}");
     let report = words(few_rows::report());
@@ -198,6 +207,47 @@ fn products_have_other_uses() {
             let most_of =
                 |at: &[usize]| vec![terms(at[0], at[1]).into_iter().fold(f64::NEG_INFINITY, f64::max)];
             check(&format!("{device} largest {k}"), &most, most_of, same)?;
+        }
+        Ok(())
+    });
+}
+
+/// Depths of several parts, the last of them shorter, of every type that is computed in tiles.
+#[test]
+fn deep_products_are_computed() {
+    on_devices(|device| {
+        for (m, k, n) in [(36, 2048, 40), (33, 2500, 35)] {
+            let (x, w, b) = (Numbers::new(1, &[m, k]), Numbers::new(2, &[k, n]), Numbers::new(3, &[n]));
+            let terms = |at: &[usize]| {
+                let products = (0..k).map(|l| x.at(&[at[1], l]) * w.at(&[l, at[0]]));
+                products.chain([b.at(&[at[0]])]).collect()
+            };
+            check(
+                &format!("{device} deep"),
+                &deep(&x.on(device)?, &w.on(device)?, &b.on(device)?)?,
+                terms,
+                same,
+            )?;
+
+            let whole = |of: &Numbers| of.elements.iter().map(|x| (x * 8.0).round()).collect::<Vec<_>>();
+            let (x, w) = (whole(&Numbers::new(4, &[2, m, k])), whole(&Numbers::new(5, &[n, k])));
+            let sum = |row: usize, col: usize| (0..k).map(|l| x[row * k + l] * w[col * k + l]).sum::<f32>();
+            let sums: Vec<f32> = (0..2 * m * n).map(|i| sum(i / n, i % n)).collect();
+            // WGSL has no numbers of 64 bits.
+            let double = |of: &[f32]| of.iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
+            if exact_devices().contains(device) {
+                let left = Tensor::from_slice(device, &double(&x), [2, m, k])?;
+                let made = deep_doubles(&left, &Tensor::from_slice(device, &double(&w), [n, k])?)?;
+                assert_eq!(made.to_vec()?, double(&sums), "{device} {k}");
+            }
+            let integers: Vec<i32> = (0..k * m).map(|i| x[i % m * k + i / m] as i32).collect();
+            let right: Vec<i32> = w.iter().map(|&w| w as i32).collect();
+            let mut made = Tensor::full(device, 3, [m, n])?;
+            let (x, w) =
+                (Tensor::from_slice(device, &integers, [k, m])?, Tensor::from_slice(device, &right, [n, k])?);
+            deep_integers(&x, &w, &mut made)?;
+            let expected: Vec<i32> = sums[..m * n].iter().map(|&sum| sum as i32 + 3).collect();
+            assert_eq!(made.to_vec()?, expected, "{device} {k}");
         }
         Ok(())
     });

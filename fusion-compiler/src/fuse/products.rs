@@ -65,15 +65,6 @@ pub fn is_contraction(graph: &Graph, sum: NodeId) -> bool {
 /// Returns the reason in the graph why a sum of products is no contraction, if there is one.
 pub fn obstacle(graph: &Graph, sum: NodeId, (along, of): (AxisSet, [NodeId; 2])) -> Option<NoContraction> {
     let node = graph.node(sum);
-    let is_dot = matches!(node.kind, NodeKind::Reduce(Reduce::Dot, _));
-    let narrow = product(graph, sum).1.filter(|_| !is_dot);
-    match node.dtype {
-        dtype if dtype.is_float() && graph.math == Math::Strict => return Some(NoContraction::Strict),
-        // The products of integers are exact, so they stay nodes of their own.
-        DType::I32 | DType::U32 => {}
-        _ if is_dot || narrow.is_some() => {}
-        _ => return Some(NoContraction::Used),
-    }
     let axes = of.map(|factor| graph.node(factor).axes);
     let of_side = |side: usize| {
         let own = axes[side].minus(axes[1 - side]);
@@ -86,7 +77,14 @@ pub fn obstacle(graph: &Graph, sum: NodeId, (along, of): (AxisSet, [NodeId; 2]))
             few.then_some(NoContraction::Few(of[side]))
         }
     };
-    of_side(0).or_else(|| of_side(1)).or(narrow.map(NoContraction::Narrow))
+    let of_sum = || match (product(graph, sum).1, &node.kind) {
+        _ if node.dtype.is_float() && graph.math == Math::Strict => Some(NoContraction::Strict),
+        (_, NodeKind::Reduce(Reduce::Dot, _)) => None,
+        (Some(narrow), _) => Some(NoContraction::Narrow(narrow)),
+        // The products of integers are exact, so they stay nodes of their own.
+        (None, _) => node.dtype.is_float().then_some(NoContraction::Used),
+    };
+    of_side(0).or_else(|| of_side(1)).or_else(of_sum)
 }
 
 /// Returns true if each side of a contraction may have enough lanes for the tiles of a target.

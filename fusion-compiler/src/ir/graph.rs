@@ -511,6 +511,12 @@ impl Graph {
         self.push(Node { kind: NodeKind::Apply(op), args: args.to_vec(), dtype, axes, span })
     }
 
+    /// Appends the coordinate along an axis.
+    pub fn coordinate(&mut self, axis: AxisId) -> NodeId {
+        let (kind, axes) = (NodeKind::Coord(axis), AxisSet::EMPTY.with(axis));
+        self.push(Node { kind, args: vec![], dtype: DType::I32, axes, span: SpanId(0) })
+    }
+
     /// Appends a copy of a value, which is stored by itself.
     pub fn copy(&mut self, of: NodeId) -> NodeId {
         self.push(Node { kind: NodeKind::Cast, args: vec![of], ..self.node(of).clone() })

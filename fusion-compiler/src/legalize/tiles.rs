@@ -2,10 +2,10 @@
 //!
 //! A thread has some rows of the tile that a product makes, and vectors of columns in these rows. Values are
 //! computed where a product or a store needs them, in the elements that it needs: a factor for the copy of its
-//! tile to shared memory, all others in the elements that the thread has of the product.
+//! tile to shared memory, all others in the elements that the thread has of the product, or stores of it.
 //!
 //! Invariant: every element is computed by one thread in one order, so the sum of a product is one chain over
-//! the depth.
+//! the steps of the kernel's loop.
 
 mod matrices;
 mod store;

@@ -122,6 +122,11 @@ impl Stage {
         group.fill(graph, |node| known.contains_key(&Load::Stored(node)) || also.contains(&node));
     }
 
+    /// Keeps axes dims of their own, by nodes of their coordinates. Others may become one dim with their neighbours.
+    pub(super) fn keep_apart(&mut self, coordinates: Vec<NodeId>) {
+        self.group.nodes.splice(0..0, coordinates);
+    }
+
     pub(super) fn work(&self) -> Work<'_> {
         let Stage { graph, group, name, .. } = self;
         let mut operands: Vec<Operand> = Vec::new();
@@ -252,8 +257,7 @@ impl SplitReduction<'_> {
             made.store(store, round.partials[&id].clone());
         }
         made.fill(&[]);
-        // So that they stay dims by themselves.
-        made.group.nodes.splice(0..0, asked);
+        made.keep_apart(asked);
         self.push(made, "parts");
     }
 

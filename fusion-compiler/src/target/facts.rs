@@ -64,8 +64,8 @@ pub struct DepthParts {
     pub len: i64,
     /// Shortest depth that is worth parts.
     pub depth_min: i64,
-    /// Largest number of elements of a result whose tiles leave a device idle.
-    pub elements_max: i64,
+    /// Largest number of tiles that leave most of a device idle.
+    pub tiles_max: i64,
 }
 
 /// Way in which a target computes the tiles of a contraction.
@@ -99,7 +99,7 @@ pub struct TileShape {
 /// Number of stages of panels that tiles of matrices have in shared memory: one in use, the others being copied.
 pub const PANEL_STAGES: u16 = 3;
 
-/// Elements of 16 bits from the end of a panel's line to the next line. A load of matrices reads eight lines of
+/// Elements from the end of a line of a panel, or of sums, to the next line. A load of matrices reads eight lines of
 /// 16 bytes at once, which then lie in different banks. So do the sums that a warp stores at once.
 pub const PANEL_PADDING: u16 = 8;
 
@@ -115,7 +115,7 @@ impl TileShape {
         of_matrices: false,
     };
 
-    /// Returns the bytes of shared memory that the panels of matrices take, and after them their sums.
+    /// Returns the bytes of shared memory that hold the panels of matrices, and later their sums.
     pub fn matrix_bytes(&self) -> i64 {
         let [rows, cols, depth] = [self.rows, self.cols, self.depth].map(i64::from);
         let padding = i64::from(PANEL_PADDING);

@@ -81,7 +81,7 @@ const TILES: [TileShape; 4] = [
 const DEPTH_PARTS: DepthParts = DepthParts {
     len: ptx::DEPTH_PART_LEN,
     depth_min: ptx::DEPTH_PARTS_MIN * ptx::DEPTH_PART_LEN,
-    elements_max: ptx::DEPTH_PARTS_ELEMENTS_MAX,
+    tiles_max: ptx::DEPTH_PARTS_TILES_MAX,
 };
 
 /// Returns a square tile of four warps.

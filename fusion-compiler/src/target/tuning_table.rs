@@ -395,10 +395,10 @@ pub mod ptx {
     ///
     /// Unmeasured.
     pub const DEPTH_PARTS_MIN: i64 = 2;
-    /// Largest number of elements of a result whose smallest tiles leave a device idle.
+    /// Largest number of tiles of a contraction that leave most of a GPU idle.
     ///
     /// Unmeasured.
-    pub const DEPTH_PARTS_ELEMENTS_MAX: i64 = 1 << 18;
+    pub const DEPTH_PARTS_TILES_MAX: i64 = 64;
 }
 
 /// Constants of WGSL.

@@ -40,8 +40,11 @@ impl Product {
         let extent =
             |axes: &[AxisId]| DimExpr::product(axes.iter().map(|&axis| &work.graph.axis(axis).extent));
         let depth = extent(&self.depth);
+        let (rows, cols) = (extent(&self.rows), extent(&self.cols));
+        let [down, across] = [(rows, tile.shape.rows), (cols, tile.shape.cols)]
+            .map(|(extent, len)| extent.ceil_div(DimExpr::constant(len.into())));
         let when = [
-            Condition::AtMost(extent(&work.group.order), parts.elements_max),
+            Condition::AtMost(extent(&self.batch) * down * across, parts.tiles_max),
             Condition::AtLeast(depth.clone(), parts.depth_min),
         ];
         if when.iter().any(|condition| condition.known() == Some(false)) {
@@ -62,13 +65,15 @@ impl Product {
 
 impl Parts<'_> {
     /// Returns the kernel that computes the sums of all parts.
-    fn parts(&self, graph: Graph, (tile, len): (TileConfig, i64)) -> Scheduled {
+    fn parts(&self, mut graph: Graph, (tile, len): (TileConfig, i64)) -> Scheduled {
+        let part = graph.coordinate(self.axis);
         let order = self.sums.axes.clone();
         let of_depth = (order.clone(), self.of.depth.clone());
         let mut stage = Stage::new(StageKind::Parts, graph, self.work.known(), of_depth);
         stage.store(Store { node: self.of.sum, output: None, order }, self.sums.clone());
         stage.name = format!("{}_split", self.work.name);
         stage.fill(&[]);
+        stage.keep_apart(vec![part]);
         let batch = [self.axis].into_iter().chain(self.of.batch.iter().copied()).collect();
         let (product, own) = (Product { batch, ..self.of.clone() }, stage.work());
         Tiled::new(&product, &own, self.facts, tile).of_parts(len).scheduled()

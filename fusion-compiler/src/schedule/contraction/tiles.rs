@@ -33,7 +33,7 @@ const MATRIX_LANES: i64 = (ASYNC_COPY_BYTES / 2) as i64;
 /// A variant of the kernel.
 #[derive(Clone, Copy)]
 pub(super) struct TileConfig {
-    shape: TileShape,
+    pub(super) shape: TileShape,
     index: IndexWidth,
     /// True if elements next to each other are aligned vectors.
     aligned: bool,

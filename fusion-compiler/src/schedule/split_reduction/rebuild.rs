@@ -6,8 +6,7 @@ use super::super::Operand;
 use super::super::partition::Partition;
 use super::super::staging::reduction;
 use crate::fuse::Load;
-use crate::ir::dtype::DType;
-use crate::ir::graph::{AxisId, AxisSet, Graph, Node, NodeId, NodeKind, SpanId};
+use crate::ir::graph::{AxisId, AxisSet, Graph, Node, NodeId, NodeKind};
 use crate::ir::op::Op;
 
 /// A graph made anew from another.
@@ -27,8 +26,7 @@ impl GraphCopy {
     }
 
     pub(super) fn coordinate(&mut self, axis: AxisId) -> NodeId {
-        let (kind, axes) = (NodeKind::Coord(axis), AxisSet::EMPTY.with(axis));
-        self.graph.push(Node { kind, args: vec![], dtype: DType::I32, axes, span: SpanId(0) })
+        self.graph.coordinate(axis)
     }
 
     /// A node of new operands, which also has those of their axes that are `within`.

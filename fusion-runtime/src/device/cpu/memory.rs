@@ -69,6 +69,9 @@ unsafe impl Sync for Block {}
 #[derive(Debug)]
 pub(crate) struct Pool(Mutex<Kept>);
 
+/// Number of blocks among which a thread looks for one of its own.
+const LATEST: usize = 16;
+
 /// State of the pool.
 #[derive(Debug)]
 struct Kept {
@@ -124,13 +127,14 @@ impl Pool {
 }
 
 impl Kept {
-    /// Takes a free block of a class: the last one of this thread, or else the last one of all.
+    /// Takes a free block of a class: one that this thread returned lately, or else the last one.
     ///
     /// Threads that take each other's blocks would fetch each line from the caches of another core.
     fn take(&mut self, class: usize) -> Option<Block> {
         let (free, thread) = (&mut self.free[class], this_thread());
-        let own = free.iter().rposition(|block| block.freed_by == thread);
-        let block = free.remove(own.or(free.len().checked_sub(1))?);
+        let latest = free.iter().enumerate().rev().take(LATEST);
+        let own = latest.into_iter().find(|(_, block)| block.freed_by == thread);
+        let block = free.remove(own.map(|(place, _)| place).or(free.len().checked_sub(1))?);
         self.kept -= block.bytes();
         Some(block)
     }
