@@ -135,6 +135,8 @@ fn first_kernels_are_of_matrices() {
             "{name}: {text}"
         );
         assert!(text.contains("cp.async.cg.shared.global") && text.contains("ldmatrix"), "{name}: {text}");
+        // The kernel stores results, and no sums of parts.
+        assert!(text.contains("_tiles128x128_matrices("), "{name}: {text}");
     }
 }
 

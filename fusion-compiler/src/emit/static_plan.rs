@@ -35,7 +35,10 @@ pub(super) fn first_texts(plan: &Plan<KernelCode>) -> Vec<(&'static str, &str)> 
     let first = |&(target, language): &(Target, &'static str)| {
         // What every device of the target runs.
         let program = plan.programs.iter().rfind(|program| program.target == target)?;
-        match &program.steps.first()?.variants.first()?.launches.first()?.code {
+        let variants = &program.steps.first()?.variants;
+        // A part of the work is of no use to programs that launch kernels by themselves.
+        let alone = variants.iter().find(|variant| variant.launch_count() == 1).or(variants.first())?;
+        match &alone.launches.first()?.code {
             Code::Ptx(text) | Code::Wgsl(text) => Some((language, &**text)),
             Code::Cpu(_) => None,
         }
