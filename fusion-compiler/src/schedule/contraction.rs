@@ -48,9 +48,10 @@ pub struct Product {
 pub(super) fn contraction(work: &Work<'_>, facts: &TargetFacts, scratch: &mut Vec<Scratch>) -> Vec<Config> {
     let Some((product, when)) = Product::in_tiles(work, facts) else { return vec![] };
     let (mut configs, few): (Vec<Config>, Vec<Config>) = match facts.contractions.tiles {
-        Tiles::Driver(cols) => {
-            (product.by_driver(work, facts, (cols, scratch)), product.by_few(work, facts, scratch))
-        }
+        Tiles::Driver { cols_min, cols_max } => (
+            product.by_driver(work, facts, ((cols_min, cols_max), scratch)),
+            product.by_few(work, facts, scratch),
+        ),
         Tiles::Teams(shapes) => (tiles::tiles(&product, work, facts, (shapes, scratch)), vec![]),
     };
     for kernel in configs.iter_mut().filter_map(|config| config.last_mut()) {
@@ -131,7 +132,7 @@ impl Product {
         &self,
         work: &Work<'_>,
         facts: &TargetFacts,
-        (cols, scratch): (u32, &mut Vec<Scratch>),
+        (cols, scratch): ((u32, u32), &mut Vec<Scratch>),
     ) -> Vec<Config> {
         let mut configs = Vec::new();
         for in_blocks in [true, false] {
@@ -168,7 +169,7 @@ impl Product {
         &self,
         work: &Work<'_>,
         facts: &TargetFacts,
-        (cols, scratch): (u32, &mut Vec<Scratch>),
+        (cols, scratch): ((u32, u32), &mut Vec<Scratch>),
         factors: [FactorSource; 2],
     ) -> Scheduled {
         let sum = work.graph.node(self.sum);
@@ -191,7 +192,8 @@ impl Product {
             own.group.order.iter().copied().filter(|axis| !self.cols.contains(axis)).collect();
         let mut dims = dims_along(&own, &outer);
         dims.extend(dims_along(&own, &self.cols));
-        let finish = on_cpu(&own, facts, &dims, Grain::Const(cols));
+        let mut finish = on_cpu(&own, facts, &dims, Grain::AtLaunch);
+        (finish.space.grain_min, finish.space.grain) = cols;
         let inner = dims.last().map(|dim| dim.axes.clone()).unwrap_or_default();
         // The kernel has one buffer for all views of a tensor, so the number is known only now.
         let number = finish.buffers.iter().position(|buffer| buffer.slot == tile.slot);

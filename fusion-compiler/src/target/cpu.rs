@@ -28,7 +28,10 @@ pub(super) const FACTS: TargetFacts = TargetFacts {
         rows_min: cpu::CONTRACTION_ROWS_MIN,
         cols_min: cpu::CONTRACTION_COLS_MIN,
         depth_min: cpu::CONTRACTION_DEPTH_MIN,
-        tiles: Tiles::Driver(cpu::CONTRACTION_TILE_COLS),
+        tiles: Tiles::Driver {
+            cols_min: cpu::CONTRACTION_TILE_COLS_MIN,
+            cols_max: cpu::CONTRACTION_TILE_COLS,
+        },
         parts: None,
     },
 };

@@ -71,8 +71,12 @@ pub struct DepthParts {
 /// Way in which a target computes the tiles of a contraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tiles {
-    /// The driver of the device computes them, with at most this many columns each.
-    Driver(u32),
+    /// The driver of the device computes them. The launch chooses the number of columns of each.
+    Driver {
+        /// Smallest number of columns, if other threads would have none.
+        cols_min: u32,
+        cols_max: u32,
+    },
     /// A team computes each. The shapes are in order of preference, and the last one is for all sizes.
     Teams(&'static [TileShape]),
 }

@@ -215,6 +215,10 @@ pub mod cpu {
     ///
     /// Unmeasured.
     pub const CONTRACTION_TILE_COLS: u32 = 512;
+    /// Smallest number of columns of a tile, if other threads have none.
+    ///
+    /// Unmeasured.
+    pub const CONTRACTION_TILE_COLS_MIN: u32 = 256;
 }
 
 /// Constants of PTX and WGSL.

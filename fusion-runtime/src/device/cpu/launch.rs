@@ -129,7 +129,7 @@ impl<'a> PreparedLaunch<'a> {
             }
             CpuCode::Interpreted(kernel) => SelectedCode::Kernel(kernel),
         };
-        let items = Items::new(&launch.space, call.symbols)?;
+        let items = Items::new(launch, call.symbols)?;
         let mut buffers = SmallVec::new();
         for (arg, region) in launch.buffers.iter().zip(call.buffers) {
             let ptr = at(region.memory, region.offset, region.len * arg.dtype.size());
@@ -339,13 +339,26 @@ pub(super) fn distribute(
 }
 
 impl Items {
-    fn new(space: &Space, symbols: &[i64]) -> Option<Items> {
-        let rows = usize::try_from(space.rows.eval(symbols)?).ok()?;
-        let cols = usize::try_from(space.cols.eval(symbols)?).ok()?;
+    fn new(launch: &Launch, symbols: &[i64]) -> Option<Items> {
+        let rows_apart = match &launch.contraction {
+            // A strip of columns of all rows of a product is the work of a thread.
+            Some(of) => DimExpr::product(of.batch.iter().map(|axis| &axis.extent)),
+            None => launch.space.rows.clone(),
+        };
+        let rows_apart = usize::try_from(rows_apart.eval(symbols)?).ok()?;
+        Items::of_space(&launch.space, symbols, rows_apart)
+    }
+
+    /// Resolves a space with so many rows, or groups of rows, that are work for different threads.
+    fn of_space(space: &Space, symbols: &[i64], rows_apart: usize) -> Option<Items> {
+        let number = |extent: &DimExpr| usize::try_from(extent.eval(symbols)?).ok();
+        let (rows, cols) = (number(&space.rows)?, number(&space.cols)?);
         let number = |grain: u32| usize::try_from(grain).ok().filter(|&grain| grain > 0);
-        let (most, least) = (number(space.grain)?, number(space.grain_min)?);
-        let grain =
-            if least < most { grain(rows, cols, (least, most), rayon::current_num_threads()) } else { most };
+        let bounds = (number(space.grain_min)?, number(space.grain)?);
+        let grain = match bounds.0 < bounds.1 {
+            true => grain(rows_apart, cols, bounds, rayon::current_num_threads()),
+            false => bounds.1,
+        };
         let per_row = cols.div_ceil(grain);
         Some(Items {
             cols,
@@ -396,7 +409,8 @@ const ITEM_LANES: usize = 64;
 /// Longer items read memory in longer runs.
 fn grain(rows: usize, cols: usize, (least, most): (usize, usize), threads: usize) -> usize {
     let is_even = |per_row: &usize| rows >= 4 * threads || (rows * per_row).is_multiple_of(threads);
-    let per_row = (1..=threads).find(is_even).unwrap_or(threads);
+    let fewest = cols.div_ceil(most).max(1);
+    let per_row = (fewest..fewest + threads).find(is_even).unwrap_or(fewest);
     cols.div_ceil(per_row).next_multiple_of(ITEM_LANES).clamp(least, most)
 }
 
@@ -427,7 +441,7 @@ mod tests {
         let number = DimExpr::constant;
         let (rows, cols, each) = (number(rows), number(cols), number(each));
         let space = Space { rows, cols, grain, grain_min: grain, each };
-        Items::new(&space, &[]).expect("the extents have values")
+        Items::of_space(&space, &[], 1).expect("the extents have values")
     }
 
     #[test]
@@ -446,8 +460,9 @@ mod tests {
         assert_eq!(grain(16, 4096, bounds, 2), 4096);
         assert_eq!(grain(3, 4096, bounds, 2), 2048);
         assert_eq!(grain(1, 3072, bounds, 2), 1536);
+        assert_eq!(grain(1, 9000, bounds, 2), 2304);
         assert_eq!(grain(9, 8192, bounds, 16), 512);
-        assert_eq!(grain(1, 50_257, bounds, 1), 4096);
+        assert_eq!(grain(1, 50_257, bounds, 1), 3904);
         assert_eq!(grain(1, 100, bounds, 8), 512);
         assert_eq!(grain(0, 100, bounds, 3), 512);
     }

@@ -165,7 +165,7 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
             (number / strips, (first, (first + self.cols).min(cols)))
         };
         let strip_count = batches * strips;
-        let by_strips = threads == 1 || strip_count >= 2 * threads;
+        let by_strips = strip_count.is_multiple_of(threads) || strip_count >= 2 * threads;
         // A box that is alone in its strip packs each column once, and has only a block of the depth at hand.
         let is_one_box = rows <= if by_strips { runtime::BOX_ROWS } else { self.kernels.rows };
         if is_one_box || depth > runtime::SHARED_DEPTH_MAX {
