@@ -14,6 +14,7 @@ fuse! {
         (y, tanh(y) + r * y)
     }
     pub(crate) fn tt(x: bf16[B, K, M], w: bf16[B, N, K]) -> f32[M, B, N] { max(matmul(x, w, K), 0.0) }
+    pub(crate) fn rounded(x: bf16[M, K], w: bf16[K, N], r: f32[M, N]) -> bf16[M, N] { (matmul(x, w, K) + r) as bf16 }
     fn each_x(x: f16[M, K], _z: f32[B]) -> f16[B, M, K] { x }
     fn each_w(w: f16[N, K], _z: f32[B]) -> f16[B, N, K] { w }
     pub(crate) fn broadcast(x: f16[M, K], w: f16[N, K], z: f32[B]) -> f32[B, M, N] {
@@ -137,7 +138,48 @@ fn first_kernels_are_of_matrices() {
         assert!(text.contains("cp.async.cg.shared.global") && text.contains("ldmatrix"), "{name}: {text}");
         // The kernel stores results, and no sums of parts.
         assert!(text.contains("_tiles128x128_matrices("), "{name}: {text}");
+        assert!(text.len() <= 40_000, "{name}: {} bytes", text.len());
     }
+}
+
+/// GPUs with products of matrices have an instruction for the conversion to `bf16`, which rounds as others do.
+#[test]
+fn results_are_rounded_to_bf16() -> Result<()> {
+    let (m, k, n) = (64, 8, 64);
+    let special = [
+        f32::NAN,
+        -f32::NAN,
+        f32::from_bits(0x7f80_0001),
+        f32::INFINITY,
+        -f32::INFINITY,
+        f32::MAX,
+        f32::from_bits(0x7f7f_7fff),
+        f32::from_bits(0x3f80_8000),
+        f32::from_bits(0x3f81_8000),
+        f32::from_bits(0x3f80_8001),
+        f32::from_bits(0x0080_8000),
+        -0.0,
+    ];
+    let mut state = 7_u32;
+    let r: Vec<f32> = (0..m * n)
+        .map(|i| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            special.get(i).copied().unwrap_or(f32::from_bits(state))
+        })
+        // A sum with 0 may flush subnormal numbers.
+        .map(|x| if x.is_subnormal() { 1.0 } else { x })
+        .collect();
+    for device in exact_devices() {
+        let zeros = |shape| Tensor::from_slice(&device, &[bf16::ZERO; 64 * 8], shape);
+        let (x, w) = (zeros([m, k])?, zeros([k, n])?);
+        let made = rounded(&x, &w, &Tensor::from_slice(&device, &r, [m, n])?)?.to_vec()?;
+        for (made, &r) in made.into_iter().zip(&r) {
+            let expected = bf16::from_f32(r + 0.0);
+            let is_right = made.to_bits() == expected.to_bits() || made.is_nan() && r.is_nan();
+            assert!(is_right, "{device}: {r:?} to {made:?}");
+        }
+    }
+    Ok(())
 }
 
 /// Tiles of 128 rows and columns, for results of so many elements that small tiles are not needed.

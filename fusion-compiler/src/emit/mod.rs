@@ -23,17 +23,28 @@ pub mod wgsl;
 struct Writer {
     text: String,
     depth: usize,
+    indent: &'static str,
 }
 
 impl Writer {
     fn new() -> Writer {
         // Most kernels are shorter: text that grows is copied.
-        Writer { text: String::with_capacity(8 << 10), depth: 0 }
+        Writer { text: String::with_capacity(8 << 10), depth: 0, indent: "    " }
+    }
+
+    /// A writer of assembly, whose lines are short and many.
+    fn of_assembly() -> Writer {
+        Writer { indent: "\t", ..Writer::new() }
+    }
+
+    /// A writer of lines at a depth.
+    fn at_depth(depth: usize) -> Writer {
+        Writer { text: String::new(), depth, indent: "    " }
     }
 
     fn line(&mut self, line: impl Display) {
         for _ in 0..self.depth {
-            self.text.push_str("    ");
+            self.text.push_str(self.indent);
         }
         writeln!(self.text, "{line}").unwrap_or_else(|_| unreachable!("text can be written to a string"));
     }
@@ -103,7 +114,7 @@ impl<T: Display> Display for Listed<'_, T> {
 fn template(kernel: &Kernel, dialect: Dialect, op: Op, args: &[Value]) -> &'static str {
     let dtype = kernel.ty(args[args.len() - 1]).dtype;
     match dialect.lower(op, dtype) {
-        Lower::Native(template) => template,
+        Lower::Native(template) | Lower::Recent(template, _) => template,
         Lower::Expand(_) | Lower::Never => {
             unreachable!("legalize leaves only native operations: {op:?} of {dtype}")
         }

@@ -5,9 +5,11 @@
 
 mod cluster_exchange;
 mod divide;
+mod in_place;
 mod loops;
 mod matrices;
 mod memory;
+mod positions;
 mod registers;
 
 use std::fmt;
@@ -16,13 +18,15 @@ use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
 use cluster_exchange::{barrier_name, exchange_buffers};
-use memory::{AddressSum, holds_apart};
+use in_place::LaneList;
+use memory::holds_apart;
+use positions::Positions;
 
 use super::{Writer, fill, identifier, template};
 use crate::ir::dtype::{Class, Const, DType};
 use crate::ir::kernel::{
     BufferId, Builtin, Expr, IndexWidth, Kernel, Lanes, Scope, SharedId, SharedLen, Shuffle, Stmt, Type,
-    Value, WARP,
+    Value, WARP, has_matrices,
 };
 use crate::target::{CLUSTER_MAX, Dialect};
 
@@ -41,10 +45,10 @@ pub fn ptx(kernel: &Kernel) -> String {
     emitter.halve();
     emitter.body(&kernel.body);
     emitter.out.line("ret;");
-    let mut out = Writer::new();
+    let mut out = Writer::of_assembly();
     let header = match kernel.threads.cluster {
         true => CLUSTER_HEADER,
-        false if matrices::has_matrices(kernel) => MATRIX_HEADER,
+        false if has_matrices(&kernel.body) => MATRIX_HEADER,
         false => HEADER,
     };
     header.iter().for_each(|line| out.line(line));
@@ -168,10 +172,14 @@ struct Emitter<'k> {
     holds_apart: bool,
     /// Whole numbers that are known.
     constants: FxHashMap<Value, u64>,
-    /// Positions as sums (`add_up`).
-    sums: FxHashMap<Value, AddressSum>,
-    /// How many loops are around.
-    loops: u32,
+    /// Positions as sums.
+    positions: Positions,
+    /// Addresses in shared memory that are known here, by base, index and factor.
+    places: Vec<((Register, Value, i64), Register)>,
+    /// Sums that overwrite carried values, with the lanes of these.
+    in_place: FxHashMap<Value, LaneList>,
+    /// Where arrays in shared memory begin, as far as that is known here.
+    starts: Vec<(SharedId, Register)>,
     /// Whether what is read here is held, and not read again: it leaves the caches first, for the elements that are. An RMS norm
     /// of rows of 32,768 elements took an H200 a twenty-fifth longer without.
     reads_once: bool,
@@ -183,7 +191,7 @@ impl<'k> Emitter<'k> {
         let registers = vec![Registers::new(); kernel.types.len()];
         Emitter {
             kernel,
-            out: Writer::new(),
+            out: Writer::of_assembly(),
             counts: [0; 5],
             registers,
             addresses: vec![],
@@ -192,8 +200,10 @@ impl<'k> Emitter<'k> {
             halves: None,
             holds_apart: holds_apart(kernel),
             constants: FxHashMap::default(),
-            sums: FxHashMap::default(),
-            loops: 0,
+            positions: Positions::new(kernel),
+            places: vec![],
+            starts: vec![],
+            in_place: FxHashMap::default(),
             reads_once: false,
             labels: 0,
         }
@@ -218,11 +228,14 @@ impl<'k> Emitter<'k> {
         }
     }
 
-    /// Fresh registers for a value.
+    /// Registers for a value: fresh ones, or those of the values that it overwrites.
     fn define(&mut self, value: Value) -> Registers {
         let ty = self.kernel.ty(value);
         let bank = self.bank(ty.dtype);
-        let lanes: Registers = (0..lanes(ty)).map(|_| self.register(bank)).collect();
+        let lanes: Registers = match self.in_place.remove(&value) {
+            Some(carried) => carried.iter().map(|(of, lane)| self.lane(*of, usize::from(*lane))).collect(),
+            None => (0..lanes(ty)).map(|_| self.register(bank)).collect(),
+        };
         self.registers[value.0 as usize].clone_from(&lanes);
         lanes
     }
@@ -250,10 +263,13 @@ impl<'k> Emitter<'k> {
 
     fn body(&mut self, body: &[Stmt]) {
         let (known, offsets) = (self.known.len(), self.offsets.len());
+        let (places, starts) = (self.places.len(), self.starts.len());
         body.iter().for_each(|stmt| self.stmt(stmt));
         // A body may not run.
         self.known.truncate(known);
         self.offsets.truncate(offsets);
+        self.places.truncate(places);
+        self.starts.truncate(starts);
     }
 
     fn stmt(&mut self, stmt: &Stmt) {
@@ -285,20 +301,25 @@ impl<'k> Emitter<'k> {
     }
 
     fn bind(&mut self, value: Value, expr: &Expr) {
-        self.add_up(value, expr);
         self.note_constant(value, expr);
+        if !self.positions.is_needed(value) {
+            return;
+        }
         if let Some(same) = self.renaming(value, expr) {
             self.registers[value.0 as usize] = same;
             return;
         }
-        let d = self.define(value);
         let dtype = self.kernel.ty(value).dtype;
         let t = suffix(self.kernel, dtype);
+        if let Expr::Const(constant) = expr {
+            let d = self.register(self.bank(dtype));
+            self.line(format_args!("mov.{t} {d}, {};", literal(*constant, dtype)));
+            self.registers[value.0 as usize] = smallvec![d; usize::from(lanes(self.kernel.ty(value)))];
+            return;
+        }
+        let d = self.define(value);
         match expr {
-            Expr::Const(constant) => {
-                let text = literal(*constant, dtype);
-                d.iter().for_each(|d| self.line(format_args!("mov.{t} {d}, {text};")));
-            }
+            Expr::Const(_) => unreachable!("a constant has one register for all lanes"),
             Expr::Uniform(id) => {
                 let i = usize::from(id.0);
                 self.uniform(d[0], dtype, &identifier('u', i, &self.kernel.uniforms[i].name));
@@ -413,6 +434,12 @@ impl<'k> Emitter<'k> {
             Expr::Splat(arg) => Some(smallvec![self.one(*arg); usize::from(lanes(self.kernel.ty(value)))]),
             Expr::Pack(args) => Some(args.iter().map(|&arg| self.one(arg)).collect()),
             Expr::Lane(arg, lane) => Some(smallvec![self.lane(*arg, usize::from(*lane))]),
+            // Signed and unsigned integers have the same registers.
+            Expr::Bitcast(arg)
+                if self.bank(self.kernel.ty(*arg).dtype) == self.bank(self.kernel.ty(value).dtype) =>
+            {
+                Some(self.registers[arg.0 as usize].clone())
+            }
             _ => None,
         }
     }

@@ -32,7 +32,7 @@ use vector_loop::staged_element;
 pub fn rust(kernel: &Kernel) -> CpuText {
     let (inline_values, floats, asks) = (InlineValues::new(kernel), RefCell::default(), Asks::of(kernel));
     let emitter = Emitter { kernel, inline_values, floats, asks, light: Cell::new(None) };
-    let mut body = Writer { text: String::new(), depth: 1 };
+    let mut body = Writer::at_depth(1);
     emitter.body(&mut body, &kernel.body);
     let mut out = Writer::new();
     out.line("#[inline(always)]");
@@ -118,7 +118,7 @@ impl Emitter<'_> {
                     match stmt {
                         Stmt::Let(value, expr) if self.has_no_let(*value, expr, &nested) => {}
                         stmt => {
-                            let mut one = Writer { text: String::new(), depth: out.depth };
+                            let mut one = Writer::at_depth(out.depth);
                             print(&mut one, stmt);
                             out.text += &copies(one.text);
                         }
@@ -129,7 +129,7 @@ impl Emitter<'_> {
                 lines(out);
                 continue;
             }
-            let mut inside = Writer { text: String::new(), depth: out.depth + 1 };
+            let mut inside = Writer::at_depth(out.depth + 1);
             lines(&mut inside);
             let kept: String =
                 self.outliving(run).iter().map(|value| copies(format!("v{}, ", value.0))).collect();

@@ -27,7 +27,7 @@ use super::op::Op;
 pub use builder::Builder;
 pub use builtin::Builtin;
 pub use fold::{FOLD_LANES, FOLD_LANES_WIDE, Fold, fold_rounds};
-pub use visit::statements;
+pub use visit::{has_matrices, statements};
 
 /// A value of the kernel that the id belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

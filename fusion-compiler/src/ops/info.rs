@@ -27,6 +27,8 @@ pub enum Lower {
     /// lanes. In PTX, `{d}` is the result, `{b}` the type of the operands' bits, and `{amount}` the second
     /// operand in 32 bits.
     Native(&'static str),
+    /// A native operation of GPUs with products of matrices (`sm_80`), and an expansion for older GPUs.
+    Recent(&'static str, fn(&mut Builder<'_>, &[Value]) -> Value),
     /// An expansion into other operations.
     Expand(fn(&mut Builder<'_>, &[Value]) -> Value),
     /// No lowering, because no operand of this class passes `check`.

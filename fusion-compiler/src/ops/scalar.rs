@@ -205,7 +205,7 @@ fn expand(
             let dtype = op.info().typing.result(dtypes);
             push(steps, Instruction::Native { op, args: numbers, dtype }, operands)
         }
-        Lower::Expand(rule) => {
+        Lower::Expand(rule) | Lower::Recent(_, rule) => {
             let mut types: Vec<Type> =
                 dtypes.iter().map(|&dtype| Type { dtype, lanes: Lanes::ONE }).collect();
             let (mut uniforms, mut body) = (Vec::new(), Vec::new());

@@ -16,7 +16,7 @@ use super::info::{
 use crate::ir::op::{Op, Typing};
 
 use Double::{By, Same};
-use Lower::{Expand, Native, Never};
+use Lower::{Expand, Native, Never, Recent};
 
 ops! {
     Add = OpInfo {
@@ -499,7 +499,8 @@ ops! {
         Native("{ .reg .b16 h; cvt.rn.f16.f32 h, {0}; cvt.u32.u16 {d}, h; }"), narrow::to_f16);
     FromF16 = decode(|x, _| half::f16::from_bits(x[0] as u16).to_f32().to_bits().into(),
         Native("{ .reg .b16 h; cvt.u16.u32 h, {0}; cvt.f32.f16 {d}, h; }"), narrow::from_f16);
-    ToBf16 = encode(|x| half::bf16::from_f32(x[0] as f32).to_bits().into(), Expand(narrow::to_bf16), narrow::to_bf16);
+    ToBf16 = encode(|x| half::bf16::from_f32(x[0] as f32).to_bits().into(),
+        Recent("cvt.rn.bf16x2.f32 {d}, 0f00000000, {0};", narrow::to_bf16), narrow::to_bf16);
     FromBf16 = decode(|x, _| half::bf16::from_bits(x[0] as u16).to_f32().to_bits().into(), Expand(narrow::from_bf16), narrow::from_bf16);
     IsNan = test("isnan", |x| f64::from(x[0].is_nan()),
         [Native("{0}.is_nan()"), Native("setp.nan.{t} {d}, {0}, {0};"), Expand(float::is_nan)]);

@@ -75,6 +75,7 @@ pub enum Tiles {
     Driver {
         /// Smallest number of columns, if other threads would have none.
         cols_min: u32,
+        /// Largest number of columns.
         cols_max: u32,
     },
     /// A team computes each. The shapes are in order of preference, and the last one is for all sizes.

@@ -1,5 +1,6 @@
 //! Loops and labels.
 
+use super::in_place::sums_in_place;
 use super::{Bank, Emitter, Register, suffix};
 use crate::ir::dtype::DType;
 use crate::ir::kernel::{Carried, Stmt, Value};
@@ -19,7 +20,7 @@ impl Emitter<'_> {
             self.copy(*start, *var);
             self.registers[out.0 as usize] = self.registers[var.0 as usize].clone();
         }
-        self.count(var, start, step);
+        self.in_place.extend(sums_in_place(self.kernel, carried, body));
         let var = self.define(var).remove(0);
         let (start, end, step) = (self.one(start), self.one(end), self.one(step));
         let (again, done) = (self.label("loop"), self.label("done"));
@@ -53,9 +54,7 @@ impl Emitter<'_> {
         let holds = self.kernel.threads.team >= ptx::CROWDED_TEAM_MIN
             && body.iter().any(|stmt| matches!(stmt, Stmt::StoreShared(..)));
         let around = std::mem::replace(&mut self.reads_once, holds);
-        self.loops += 1;
         self.body(body);
-        self.loops -= 1;
         self.reads_once = around;
         self.hand_on(carried);
         self.out.text.split_off(from)

@@ -3,16 +3,7 @@
 use super::memory::list;
 use super::{Bank, Emitter, Register};
 use crate::ir::dtype::DType;
-use crate::ir::kernel::{
-    ASYNC_COPY_BYTES, AsyncCopy, Expr, Kernel, Lanes, SharedId, Stmt, Type, Value, statements,
-};
-
-/// Returns true if a kernel needs an instruction set with these.
-pub(super) fn has_matrices(kernel: &Kernel) -> bool {
-    statements(&kernel.body).any(|stmt| {
-        matches!(stmt, Stmt::AsyncCopy(_) | Stmt::Let(_, Expr::LoadMatrices(..) | Expr::MatrixProduct(..)))
-    })
-}
+use crate::ir::kernel::{ASYNC_COPY_BYTES, AsyncCopy, Lanes, SharedId, Type, Value};
 
 impl Emitter<'_> {
     pub(super) fn load_matrices(&mut self, d: &[Register], id: SharedId, index: Value, transposed: bool) {

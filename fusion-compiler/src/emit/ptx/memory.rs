@@ -3,46 +3,13 @@
 
 use smallvec::{SmallVec, smallvec};
 
+use super::positions::Term;
 use super::{Bank, Emitter, Register, Registers, lanes, shared_name, suffix};
-use crate::ir::dtype::{Const, DType};
+use crate::ir::dtype::DType;
 use crate::ir::graph::Access;
 use crate::ir::kernel::{
-    Address, Builtin, Expr, IndexWidth, Kernel, Lanes, Shared, SharedId, SharedLen, Stmt, Type, Value,
-    statements,
+    Address, IndexWidth, Kernel, Lanes, Shared, SharedId, SharedLen, Stmt, Type, Value, statements,
 };
-use crate::ir::op::Op;
-
-/// A position as a sum of others.
-#[derive(Clone)]
-pub(super) struct AddressSum {
-    terms: SmallVec<[AddressTerm; 4]>,
-    /// Whether all in it are counts: no part is taken off, so that none is larger than the position.
-    counts: bool,
-}
-
-/// A part of a position.
-#[derive(Clone, Copy)]
-struct AddressTerm {
-    value: Value,
-    /// The innermost of the loops around that changes it: 0 for none, 1 for the outermost.
-    depth: u32,
-    /// Whether it is taken off.
-    is_less: bool,
-}
-
-impl AddressSum {
-    fn one((depth, value): (u32, Value), counts: bool) -> AddressSum {
-        AddressSum { terms: smallvec![AddressTerm { value, depth, is_less: false }], counts }
-    }
-
-    /// The terms, those first that inner loops leave alone, if there are such: the assembler makes addresses up to there outside of
-    /// the loop, and where it unrolls that, what the loop adds is part of the instruction that reads or writes.
-    fn apart(&self) -> Option<SmallVec<[AddressTerm; 4]>> {
-        let mut terms = self.terms.clone();
-        terms.sort_by_key(|term| term.depth);
-        (terms.first()?.depth < terms.last()?.depth).then_some(terms)
-    }
-}
 
 /// Whether a kernel holds rows that are no vectors. Of its loops, which read scales element by element, ptxas writes out four turns
 /// where addresses are two instructions, for which there are too few registers: on sm_100 some are spilt.
@@ -62,65 +29,6 @@ fn eighths(kernel: &Kernel) -> Option<SharedId> {
 }
 
 impl Emitter<'_> {
-    /// Notes how a position is a sum.
-    pub(super) fn add_up(&mut self, value: Value, expr: &Expr) {
-        let is_position = self.kernel.ty(value) == Type { dtype: DType::Index, lanes: Lanes::ONE };
-        if !is_position || self.kernel.index == IndexWidth::Bits64 {
-            return;
-        }
-        let here = || AddressSum::one((self.loops, value), false);
-        let sum = match expr {
-            Expr::Const(Const::Int(0..))
-            | Expr::Uniform(_)
-            | Expr::Builtin(
-                Builtin::ThreadId
-                | Builtin::BlockId
-                | Builtin::Blocks
-                | Builtin::ClusterRank
-                | Builtin::ClusterSize
-                | Builtin::ClusterId
-                | Builtin::Clusters
-                | Builtin::GridId
-                | Builtin::GridSize,
-            ) => AddressSum::one((0, value), true),
-            Expr::Apply(op, args) => {
-                match (op, self.sums.get(&args[0]), self.sums.get(&args[args.len() - 1])) {
-                    (Op::Add, Some(left), Some(right)) => {
-                        let terms = left.terms.iter().chain(&right.terms).copied().collect();
-                        AddressSum { terms, counts: left.counts && right.counts }
-                    }
-                    (Op::Sub, Some(left), Some(right)) => {
-                        let taken_off =
-                            right.terms.iter().map(|term| AddressTerm { is_less: !term.is_less, ..*term });
-                        AddressSum {
-                            terms: left.terms.iter().copied().chain(taken_off).collect(),
-                            counts: false,
-                        }
-                    }
-                    (Op::Mul | Op::IntDiv | Op::IntRem | Op::And | Op::ShrRaw, Some(left), Some(right)) => {
-                        let innermost = left.terms.iter().chain(&right.terms).map(|term| term.depth).max();
-                        AddressSum::one((innermost.unwrap_or(0), value), left.counts && right.counts)
-                    }
-                    (_, None | Some(_), None | Some(_)) => here(),
-                }
-            }
-            _ => here(),
-        };
-        self.sums.insert(value, sum);
-    }
-
-    /// The same of the counter of a loop that begins.
-    pub(super) fn count(&mut self, var: Value, start: Value, step: Value) {
-        let counts = [start, step].iter().all(|value| self.sums.get(value).is_some_and(|sum| sum.counts));
-        self.sums.insert(var, AddressSum::one((self.loops + 1, var), counts));
-    }
-
-    /// The terms of a position in a buffer, whose address has more bits: only of counts is their sum the position.
-    fn apart(&self, index: Value) -> Option<Vec<Register>> {
-        let terms = self.sums.get(&index).filter(|sum| sum.counts)?.apart()?;
-        Some(terms.into_iter().map(|term| self.one(term.value)).collect())
-    }
-
     /// The address of each lane's element, or of the first one's.
     fn element(&mut self, size: usize, at: &Address) -> Registers {
         let found = self.known.iter().find(|(buffer, index, _)| (*buffer, *index) == (at.buffer, at.index));
@@ -128,13 +36,15 @@ impl Emitter<'_> {
             return addresses.clone();
         }
         let base = self.addresses[usize::from(at.buffer.0)];
-        let terms = self.apart(at.index);
-        let indices = self.registers[at.index.0 as usize].clone();
-        let addresses: Registers = match terms {
+        let addresses: Registers = match self.positions.in_buffer(at.index) {
             Some(terms) => {
-                smallvec![terms.into_iter().fold(base, |base, index| self.beyond(base, index, size))]
+                let after = |base, term| self.beyond(base, self.one(term), size);
+                smallvec![terms.into_iter().fold(base, after)]
             }
-            None => indices.into_iter().map(|index| self.beyond(base, index, size)).collect(),
+            None => {
+                let indices = self.registers[at.index.0 as usize].clone();
+                indices.into_iter().map(|index| self.beyond(base, index, size)).collect()
+            }
         };
         self.known.push((at.buffer, at.index, addresses.clone()));
         addresses
@@ -182,7 +92,7 @@ impl Emitter<'_> {
             if gathers {
                 return format!("[{}]", addresses[lane]);
             }
-            ahead(addresses[0], (lane * at.stride as usize + at.phase as usize) * size)
+            ahead(addresses[0], ((lane * at.stride as usize + at.phase as usize) * size) as i64)
         };
         (0..usize::from(lanes(ty))).map(lane).collect()
     }
@@ -191,22 +101,45 @@ impl Emitter<'_> {
         lanes(ty) > 1 && at.stride == 1 && at.aligned && self.kernel.ty(at.index).lanes == Lanes::ONE
     }
 
-    /// The address of an element of shared memory that begins there.
-    fn shared(&mut self, id: SharedId, index: Value, base: Register) -> Register {
-        let size = self.kernel.shared[usize::from(id.0)].dtype.size();
-        let mut terms: SmallVec<[(Register, bool); 4]> = smallvec![(self.one(index), false)];
+    /// Returns an address of shared memory that begins at `base`, and the bytes from there to an element.
+    fn shared(&mut self, id: SharedId, index: Value, base: Register) -> (Register, i64) {
+        let size = self.kernel.shared[usize::from(id.0)].dtype.size() as i64;
+        match self.positions.in_shared(index) {
+            Some((terms, constant)) => {
+                let after = |base, term: Term| self.after(base, term.value, term.factor * size);
+                (terms.into_iter().fold(base, after), constant * size)
+            }
+            None => (self.after(base, index, size), 0),
+        }
+    }
+
+    /// Returns the address in shared memory that is `factor` times `index` bytes after another one.
+    fn after(&mut self, base: Register, index: Value, factor: i64) -> Register {
+        let key = (base, index, factor);
+        if let Some((_, place)) = self.places.iter().find(|(known, _)| *known == key) {
+            return *place;
+        }
+        let mut term = self.one(index);
         if self.kernel.index == IndexWidth::Bits64 {
             let narrow = self.register(Bank::Bits32);
-            self.line(format_args!("cvt.u32.u64 {narrow}, {};", terms[0].0));
-            terms[0].0 = narrow;
-        } else if let Some(apart) = self.sums.get(&index).and_then(AddressSum::apart) {
-            terms = apart.into_iter().map(|term| (self.one(term.value), term.is_less)).collect();
+            self.line(format_args!("cvt.u32.u64 {narrow}, {term};"));
+            term = narrow;
         }
-        terms.into_iter().fold(base, |base, (term, is_less)| {
-            let (place, sign) = (self.register(Bank::Bits32), if is_less { "-" } else { "" });
-            self.line(format_args!("mad.lo.s32 {place}, {term}, {sign}{size}, {base};"));
-            place
-        })
+        let place = self.register(Bank::Bits32);
+        self.line(format_args!("mad.lo.s32 {place}, {term}, {}, {base};", factor as i32));
+        self.places.push((key, place));
+        place
+    }
+
+    /// Returns the address where an array in shared memory begins.
+    fn start(&mut self, id: SharedId) -> Register {
+        if let Some((_, base)) = self.starts.iter().find(|(known, _)| *known == id) {
+            return *base;
+        }
+        let base = self.register(Bank::Bits32);
+        self.line(format_args!("mov.u32 {base}, {};", shared_name(id)));
+        self.starts.push((id, base));
+        base
     }
 
     /// Where the parts of a value are that are accessed at once, so many.
@@ -216,15 +149,15 @@ impl Emitter<'_> {
         index: Value,
         count: usize,
     ) -> SmallVec<[String; 2]> {
+        let at = |(place, bytes): (Register, i64), part: usize| ahead(place, bytes + 16 * part as i64);
         match self.halves {
             Some(halves) if self.kernel.shared[usize::from(id.0)].len == SharedLen::AtLaunch => {
-                halves.into_iter().map(|half| format!("[{}]", self.shared(id, index, half))).collect()
+                halves.into_iter().map(|half| at(self.shared(id, index, half), 0)).collect()
             }
             Some(_) | None => {
-                let base = self.register(Bank::Bits32);
-                self.line(format_args!("mov.u32 {base}, {};", shared_name(id)));
+                let base = self.start(id);
                 let place = self.shared(id, index, base);
-                (0..count).map(|i| ahead(place, 16 * i)).collect()
+                (0..count).map(|part| at(place, part)).collect()
             }
         }
     }
@@ -427,6 +360,6 @@ pub(super) fn list(registers: &[Register]) -> String {
 }
 
 /// So many bytes after an address.
-fn ahead(address: Register, bytes: usize) -> String {
+fn ahead(address: Register, bytes: i64) -> String {
     if bytes == 0 { format!("[{address}]") } else { format!("[{address}+{bytes}]") }
 }

@@ -19,7 +19,7 @@ const HIDDEN: &str = "n";
 impl Emitter<'_> {
     /// What combines two partial results.
     pub(super) fn combine<'a>(&self, out: &mut Writer, number: usize, fold: &'a Fold) -> Combine<'a> {
-        let mut inside = Writer { text: String::new(), depth: out.depth + 1 };
+        let mut inside = Writer::at_depth(out.depth + 1);
         self.body(&mut inside, &fold.body);
         inside.line(tuple(&self.inline_values.operands(&fold.results)));
         let made = fold.body.iter().flat_map(Stmt::made);

@@ -108,7 +108,7 @@ impl Emitter<'_> {
     ) -> VectorLoop<'a> {
         let streams = self.streams(lanes);
         let counts = asks_for_lanes(self.kernel, lanes);
-        let mut inside = Writer { text: String::new(), depth: out.depth + 1 };
+        let mut inside = Writer::at_depth(out.depth + 1);
         for (i, stream) in streams.iter().enumerate() {
             inside.line(format_args!("let p{i} = {}p{i}[..count];", self.borrow(stream)));
         }
