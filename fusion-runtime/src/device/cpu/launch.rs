@@ -340,12 +340,12 @@ pub(super) fn distribute(
 
 impl Items {
     fn new(launch: &Launch, symbols: &[i64]) -> Option<Items> {
+        let number = |extent: &DimExpr| usize::try_from(extent.eval(symbols)?).ok();
         let rows_apart = match &launch.contraction {
             // A strip of columns of all rows of a product is the work of a thread.
-            Some(of) => DimExpr::product(of.batch.iter().map(|axis| &axis.extent)),
-            None => launch.space.rows.clone(),
+            Some(of) => of.batch.iter().try_fold(1, |all: usize, axis| all.checked_mul(number(&axis.extent)?))?,
+            None => number(&launch.space.rows)?,
         };
-        let rows_apart = usize::try_from(rows_apart.eval(symbols)?).ok()?;
         Items::of_space(&launch.space, symbols, rows_apart)
     }
 

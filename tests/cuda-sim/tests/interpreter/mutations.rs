@@ -133,7 +133,7 @@ const MUTATIONS: [Mutation; 39] = [
     mutation("a mask of half a warp", rows, &[Put(2, "0xffffffff", "0x0000ffff")], By(Mask)),
     mutation("one vector too many of a row", rows, &[Put(0, "setp.lt.u32", "setp.le.u32")], By(OutOfBounds)),
 
-    mutation("a sum of a warp from the next array", rows, &[Put(0, "%f127, [%r33]", "%f127, [%r33+4]")], By(OutOfBounds)),
+    mutation("a sum of a warp from the next array", rows, &[Put(0, "%f127, [%r34]", "%f127, [%r34+4]")], By(OutOfBounds)),
 
     mutation("counts that no one cleared", histogram, &[Drop(0, "st.shared.u32")], By(Uninitialized)),
 ];
