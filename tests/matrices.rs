@@ -1,4 +1,5 @@
-//! Products of 16-bit floats, which NVIDIA GPUs multiply as matrices: sums of small integers, exact in any order.
+//! Products of 16-bit floats, and of `f32` with `fast_math`, which NVIDIA GPUs multiply as matrices: sums of small
+//! integers, exact in any order.
 
 mod devices;
 
@@ -20,6 +21,14 @@ fuse! {
     pub(crate) fn broadcast(x: f16[M, K], w: f16[N, K], z: f32[B]) -> f32[B, M, N] {
         matmul(each_x(x, z), each_w(w, z), K) * z
     }
+    #[fuse(fast_math)]
+    pub(crate) fn fast_nt(x: f32[M, K], w: f32[N, K], b: f32[N]) -> f32[M, N] { max(matmul(x, w, K) + b, 0.0) }
+    #[fuse(fast_math)]
+    pub(crate) fn fast_nn(x: f32[M, K], w: f32[K, N]) -> f32[M, N] { matmul(x, w, K) }
+    #[fuse(fast_math)]
+    pub(crate) fn fast_tn(x: f32[K, M], w: f32[K, N], r: f32[N, M]) -> f32[M, N] { matmul(x, w, K) + r }
+    #[fuse(fast_math)]
+    pub(crate) fn fast_tt(x: f32[B, K, M], w: f32[B, N, K]) -> f32[B, M, N] { matmul(x, w, K) }
     pub(crate) fn two_axes(x: f16[M, J, K], w: f16[J, N, K]) -> f32[M, N] { sum(x * w, (J, K)) }
 }
 
@@ -130,12 +139,20 @@ fn matrices_of_any_layout_are_multiplied() -> Result<()> {
 #[cfg(feature = "cuda")]
 #[test]
 fn first_kernels_are_of_matrices() {
-    for (name, text) in [("NT", nt::PTX), ("NN", nn::PTX), ("TN", tn::PTX), ("TT", tt::PTX)] {
-        assert!(
-            text.contains("mma.sync.aligned.m16n8k16") && text.contains(".target sm_80"),
-            "{name}: {text}"
-        );
-        assert!(text.contains("cp.async.cg.shared.global") && text.contains("ldmatrix"), "{name}: {text}");
+    for (name, text, shape) in [
+        ("NT", nt::PTX, "m16n8k16"),
+        ("NN", nn::PTX, "m16n8k16"),
+        ("TN", tn::PTX, "m16n8k16"),
+        ("TT", tt::PTX, "m16n8k16"),
+        ("NT of f32", fast_nt::PTX, "m16n8k8.row.col.f32.tf32"),
+        ("NN of f32", fast_nn::PTX, "m16n8k8.row.col.f32.tf32"),
+        ("TN of f32", fast_tn::PTX, "m16n8k8.row.col.f32.tf32"),
+        ("TT of f32", fast_tt::PTX, "m16n8k8.row.col.f32.tf32"),
+    ] {
+        let product = format!("mma.sync.aligned.{shape}");
+        assert!(text.contains(&product) && text.contains(".target sm_80"), "{name}: {text}");
+        assert!(text.contains("cp.async.cg.shared.global"), "{name}: {text}");
+        assert!(text.contains("ldmatrix") != name.starts_with("TN of f32"), "{name}: {text}");
         // The kernel stores results, and no sums of parts.
         assert!(text.contains("_tiles128x128_matrices("), "{name}: {text}");
         assert!(text.len() <= 40_000, "{name}: {} bytes", text.len());
@@ -178,6 +195,85 @@ fn results_are_rounded_to_bf16() -> Result<()> {
             let is_right = made.to_bits() == expected.to_bits() || made.is_nan() && r.is_nan();
             assert!(is_right, "{device}: {r:?} to {made:?}");
         }
+    }
+    Ok(())
+}
+
+#[test]
+fn rounded_matrices_of_any_layout_are_multiplied() -> Result<()> {
+    for (_, device) in devices() {
+        let device = &device;
+        for (m, k, n) in SIZES.into_iter().step_by(2).chain([(33, 21, 35)]) {
+            let at = format!("{device} {m} {k} {n}");
+            let tensor = |of: &Numbers, shape: [usize; 2]| Tensor::from_slice(device, &of.0, shape);
+            let (x, w) = (Numbers(integers(1, m * k)), Numbers(integers(2, k * n)));
+            let (b, r) = (integers(3, n), integers(4, m * n));
+            let sums = |of_x: fn(usize, usize, [usize; 3]) -> usize,
+                        of_w: fn(usize, usize, [usize; 3]) -> usize| {
+                product(
+                    [&x, &w],
+                    (m, k, n),
+                    |row, step| of_x(row, step, [m, k, n]),
+                    |step, col| of_w(step, col, [m, k, n]),
+                )
+            };
+            let (x_n, x_t) = (
+                |row, step, [_, k, _]: [usize; 3]| row * k + step,
+                |row, step, [m, ..]: [usize; 3]| step * m + row,
+            );
+            let (w_n, w_t) = (
+                |step, col, [.., n]: [usize; 3]| step * n + col,
+                |step, col, [_, k, _]: [usize; 3]| col * k + step,
+            );
+
+            let bias = Tensor::from_slice(device, &b, [n])?;
+            let made = fast_nt(&tensor(&x, [m, k])?, &tensor(&w, [n, k])?, &bias)?.to_vec()?;
+            let expected = sums(x_n, w_t).into_iter().enumerate().map(|(i, sum)| (sum + b[i % n]).max(0.0));
+            assert!(made.into_iter().eq(expected), "{at} NT");
+
+            let made = fast_nn(&tensor(&x, [m, k])?, &tensor(&w, [k, n])?)?.to_vec()?;
+            assert!(made == sums(x_n, w_n), "{at} NN");
+
+            let residual = Tensor::from_slice(device, &r, [n, m])?;
+            let made = fast_tn(&tensor(&x, [k, m])?, &tensor(&w, [k, n])?, &residual)?.to_vec()?;
+            let expected = sums(x_t, w_n).into_iter().enumerate().map(|(i, sum)| sum + r[i % n * m + i / n]);
+            assert!(made.into_iter().eq(expected), "{at} TN");
+
+            let twice = |of: &Numbers| [of.0.as_slice(), &of.0].concat();
+            let (xs, ws) = (twice(&x), twice(&w));
+            let (xs, ws) =
+                (Tensor::from_slice(device, &xs, [2, k, m])?, Tensor::from_slice(device, &ws, [2, n, k])?);
+            let expected = sums(x_t, w_t);
+            let made = fast_tt(&xs, &ws)?.to_vec()?;
+            assert!(made[..m * n] == expected && made[m * n..] == expected, "{at} TT");
+        }
+    }
+    Ok(())
+}
+
+/// Tensor cores multiply factors of `f32` with significands of 11 bits. Only `fast_math` allows that.
+#[test]
+fn factors_are_rounded_to_the_nearest() -> Result<()> {
+    let (m, k, n) = (64, 32, 32);
+    let mut state = 3_u32;
+    let random = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        // Exponents from -32 to 31.
+        f32::from_bits(state & 0x9f7f_ffff | 0x2f80_0000)
+    });
+    let ties = [0x3f80_1000, 0x3f80_3000, 0xbf80_1000, 0x3f80_0fff, 0x7f7f_ffff].map(f32::from_bits);
+    let x: Vec<f32> = ties.into_iter().chain(random).take(m * k).collect();
+    let unit: Vec<f32> = (0..k * n).map(|i| if i / n == i % n { 1.0 } else { 0.0 }).collect();
+    let rounded = |x: f32| f32::from_bits((x.to_bits() + 0x1000) & !0x1fff);
+    for (_, device) in devices() {
+        let (x_tensor, w) =
+            (Tensor::from_slice(&device, &x, [m, k])?, Tensor::from_slice(&device, &unit, [k, n])?);
+        let made = fast_nn(&x_tensor, &w)?.to_vec()?;
+        let is_whole = made == x;
+        // FLT_MAX rounds to infinity, and 0 times infinity is no number.
+        let is_rounded = made.iter().zip(&x).skip(k).all(|(made, x)| *made == rounded(*x));
+        let is_tensor_core = device.to_string().contains("CUDA");
+        assert!(if is_tensor_core { is_rounded } else { is_whole }, "{device}: {made:?} of {x:?}");
     }
     Ok(())
 }

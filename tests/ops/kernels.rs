@@ -39,6 +39,7 @@ macro_rules! made {
             | Op::FromBits
             | Op::High
             | Op::OfHigh
+            | Op::ToTf32
             | Op::SaturatedFma
             | Op::MinNum
             | Op::MaxNum

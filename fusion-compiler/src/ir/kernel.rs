@@ -400,15 +400,17 @@ pub enum Expr {
     ///
     /// Terms are added in the order of `k`. The operands are the sum, the left tile and the right tile.
     Product(Value, Value, Value),
-    /// Four matrices of 8 × 8 elements of 16 bits from shared memory, transposed if the flag is true.
+    /// Four matrices of 8 rows of 16 bytes from shared memory, transposed if the flag is true.
     ///
+    /// They have elements of 16 bits, or of 32 bits, which are not transposed.
     /// Each thread of the warp gives the index of a row: thread `8·i + j` of row `j` of matrix `i`. Lane `i` of the
-    /// result has two elements of matrix `i`. PTX only, formed by `legalize` (PTX ISA, `ldmatrix`).
+    /// result has 32 bits of matrix `i`. PTX only, formed by `legalize` (PTX ISA, `ldmatrix`).
     LoadMatrices(SharedId, Value, bool),
-    /// The product of matrices of 16 × 16 and 16 × 8 elements of a narrow float, added to a matrix of `f32`.
+    /// The product of matrices of 16 × 16 and 16 × 8 elements of a narrow float, or of 16 × 8 and 8 × 8 elements of
+    /// `f32` rounded by `ToTf32`, added to a matrix of `f32`.
     ///
     /// The operands are the sum in four lanes, the left matrix in four and the right one in two. PTX only, formed
-    /// by `legalize` (PTX ISA, `mma.m16n8k16`).
+    /// by `legalize` (PTX ISA, `mma.m16n8k16` and `mma.m16n8k8`).
     MatrixProduct(DType, Value, Value, Value),
 }
 
@@ -450,11 +452,14 @@ pub struct ThreadMap {
     pub cyclic: bool,
     /// True if the blocks of a cluster share an iteration. Each block is then a team.
     pub cluster: bool,
+    /// True if the warps of a team multiply matrices in their registers.
+    pub has_matrices: bool,
 }
 
 impl ThreadMap {
     /// The mapping to threads that each work alone.
-    pub const ALONE: ThreadMap = ThreadMap { team: 1, rows: 1, cyclic: false, cluster: false };
+    pub const ALONE: ThreadMap =
+        ThreadMap { team: 1, rows: 1, cyclic: false, cluster: false, has_matrices: false };
 
     /// Returns the number of threads that share a row.
     pub fn per_row(self) -> u32 {

@@ -201,6 +201,8 @@ operations! {
     ///
     /// PTX has an instruction for the conversion on sm_80 and newer only, so the conversion is expanded.
     ToBf16,
+    /// The bits of the nearest number with a significand of 11 bits, ties away from zero (`tf32`). PTX only.
+    ToTf32,
     /// The `f32` value of a `bf16` bit pattern. `legalize` uses this operation for loads.
     FromBf16,
     /// True if `x` is NaN.

@@ -437,11 +437,17 @@ impl<'k> Verifier<'k> {
             return Err("matrices of a warp whose threads are not all here".into());
         }
         match expr {
-            Expr::LoadMatrices(id, index, _) => {
+            Expr::LoadMatrices(id, index, transposed) => {
                 self.expect(value, words(4))?;
-                self.shared(*id, *index, words(4))
+                let dtype = self.kernel.shared.get(usize::from(id.0)).map(|shared| shared.dtype);
+                let has_floats = dtype == Some(DType::F32) && !transposed;
+                self.shared(
+                    *id,
+                    *index,
+                    if has_floats { Type { dtype: DType::F32, ..words(4) } } else { words(4) },
+                )
             }
-            Expr::MatrixProduct(DType::F16 | DType::BF16, sum, left, right) => {
+            Expr::MatrixProduct(DType::F16 | DType::BF16 | DType::F32, sum, left, right) => {
                 self.expect(value, Type { dtype: DType::F32, lanes: Lanes::Const(4) })?;
                 self.expect(*sum, self.kernel.ty(value))?;
                 self.expect(*left, words(4))?;

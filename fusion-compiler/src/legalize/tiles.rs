@@ -32,18 +32,14 @@ pub fn tiles(mut kernel: Kernel) -> Kernel {
     let mut body = std::mem::take(&mut kernel.body);
     let mut definitions = FxHashMap::default();
     define(&kernel, &body, 0, &mut definitions);
-    let factor = |made: &Definition| match made.expr {
-        Expr::Product(_, left, _) => Some(left),
-        _ => None,
-    };
-    let product = definitions.iter().find_map(|(value, made)| Some((*value, factor(made)?)));
-    let Some((product, left)) = product else {
+    let is_product = |(_, made): &(&Value, &Definition)| matches!(made.expr, Expr::Product(..));
+    let Some(product) = definitions.iter().find(is_product).map(|(value, _)| *value) else {
         kernel.body = body;
         return kernel;
     };
     let Lanes::Tile(rows, cols) = kernel.ty(product).lanes else { unreachable!("a product is a tile") };
     let threads = kernel.threads.team;
-    let warp = kernel.ty(left).dtype.is_narrow().then(|| WarpTile::new((rows, cols), threads));
+    let warp = kernel.threads.has_matrices.then(|| WarpTile::new((rows, cols), threads));
     let Kernel { types, uniforms, shared, .. } = &mut kernel;
     let mut lowering = Tiles {
         types,

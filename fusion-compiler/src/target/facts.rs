@@ -1,7 +1,7 @@
 //! Facts about a target that fusion and schedules depend on.
 
 use super::tuning_table::gpu;
-use crate::ir::kernel::Lanes;
+use crate::ir::kernel::{ASYNC_COPY_BYTES, Lanes};
 
 /// Facts about a target that fusion and schedules depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ pub struct TileShape {
     pub rows: u16,
     /// Number of columns.
     pub cols: u16,
-    /// Steps of the depth between two barriers.
+    /// Steps of the depth between two barriers; of matrices, the bytes of these steps.
     pub depth: u16,
     /// Number of threads of the team.
     pub threads: u32,
@@ -100,6 +100,9 @@ pub struct TileShape {
     /// True if warps multiply matrices of 16-bit floats, from NVIDIA's compute capability 8.0 on.
     pub of_matrices: bool,
 }
+
+/// Bytes along the depth of a panel of matrices.
+pub(super) const PANEL_BYTES: u16 = 64;
 
 /// Number of stages of panels that tiles of matrices have in shared memory: one in use, the others being copied.
 pub const PANEL_STAGES: u16 = 3;
@@ -122,10 +125,10 @@ impl TileShape {
 
     /// Returns the bytes of shared memory that hold the panels of matrices, and later their sums.
     pub fn matrix_bytes(&self) -> i64 {
-        let [rows, cols, depth] = [self.rows, self.cols, self.depth].map(i64::from);
-        let padding = i64::from(PANEL_PADDING);
-        let panels = 2 * i64::from(PANEL_STAGES) * (rows + cols) * (depth + padding);
-        panels.max(4 * rows * (cols + padding))
+        let [rows, cols] = [self.rows, self.cols].map(i64::from);
+        let line = i64::from(PANEL_BYTES) + ASYNC_COPY_BYTES as i64;
+        let panels = i64::from(PANEL_STAGES) * (rows + cols) * line;
+        panels.max(4 * rows * (cols + i64::from(PANEL_PADDING)))
     }
 }
 

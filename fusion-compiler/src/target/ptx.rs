@@ -1,8 +1,8 @@
 //! NVIDIA GPUs.
 
 use super::facts::{
-    Contractions, DepthParts, GPU_COLUMNS, GPU_CONTRACTIONS, GPU_PARTS, Longest, RowMemory, TargetFacts,
-    Team, TileShape, Tiles, Vectors, team,
+    Contractions, DepthParts, GPU_COLUMNS, GPU_CONTRACTIONS, GPU_PARTS, Longest, PANEL_BYTES, RowMemory,
+    TargetFacts, Team, TileShape, Tiles, Vectors, team,
 };
 use super::tuning_table::{gpu, ptx};
 use crate::ir::graph::UNROLLED_MAX;
@@ -87,5 +87,5 @@ const DEPTH_PARTS: DepthParts = DepthParts {
 /// Returns a square tile of four warps.
 const fn of_matrices(rows: u16) -> TileShape {
     let (cols, of_matrices) = (rows, true);
-    TileShape { rows, cols, depth: 32, threads: 128, size_max: 4, elements_min: 0, of_matrices }
+    TileShape { rows, cols, depth: PANEL_BYTES, threads: 128, size_max: 4, elements_min: 0, of_matrices }
 }

@@ -14,9 +14,13 @@ impl Emitter<'_> {
 
     pub(super) fn matrix_product(&mut self, d: &[Register], of: DType, operands: [Value; 3]) {
         let [sum, left, right] = operands.map(|operand| list(&self.registers[operand.0 as usize]));
-        let (t, d) = (of.name(), list(d));
+        let (shape, t) = match of {
+            DType::F32 => ("m16n8k8", "tf32"),
+            _ => ("m16n8k16", of.name()),
+        };
+        let d = list(d);
         self.line(format_args!(
-            "mma.sync.aligned.m16n8k16.row.col.f32.{t}.{t}.f32 {{{d}}}, {{{left}}}, {{{right}}}, {{{sum}}};"
+            "mma.sync.aligned.{shape}.row.col.f32.{t}.{t}.f32 {{{d}}}, {{{left}}}, {{{right}}}, {{{sum}}};"
         ));
     }
 

@@ -1,7 +1,9 @@
-//! Products of narrow floats, by matrices in the registers of a warp (PTX ISA, `mma.m16n8k16`).
+//! Products of narrow floats and of rounded `f32`, by matrices in the registers of a warp (PTX ISA, `mma.m16n8k16` and
+//! `mma.m16n8k8`).
 //!
 //! Asynchronous copies bring panels of both factors to shared memory, some steps of the depth ahead. A panel keeps
-//! the direction that is contiguous in the tensor, since a load of matrices can transpose them.
+//! the direction that is contiguous in the tensor, since a load of matrices can transpose elements of 16 bits. A thread
+//! loads elements of 32 bits one by one if their lines lie across the depth.
 //!
 //! A thread has two columns next to each other in every eighth row and column of its warp's tile.
 
@@ -14,11 +16,16 @@ use crate::ir::kernel::{
 use crate::ir::op::Op;
 use crate::target::{PANEL_PADDING, PANEL_STAGES};
 
-/// Number of rows of a left matrix, of columns of two right matrices, and of steps of the depth in a product.
+/// Number of rows of a left matrix, and of columns of two right matrices.
 const MATRIX: u16 = 16;
 
-/// Number of elements of 16 bits in an asynchronous copy.
-const COPIED: u16 = ASYNC_COPY_BYTES as u16 / 2;
+/// Bytes of the steps of the depth in a product.
+const STEP_BYTES: u16 = 32;
+
+/// Returns the number of elements in so many bytes.
+fn elements(dtype: DType, bytes: u16) -> u16 {
+    bytes / dtype.size() as u16
+}
 
 /// The part of a tile that a warp computes.
 #[derive(Clone, Copy)]
@@ -167,16 +174,19 @@ impl Tiles<'_> {
             unreachable!("matrices are read from memory")
         };
         let along = self.contiguous(factor).unwrap_or_else(|| unreachable!("matrices have contiguous lines"));
-        let Lanes::Tile(rows, cols) = self.types[factor.0 as usize].lanes else {
+        let Type { dtype, lanes: Lanes::Tile(rows, cols) } = self.types[factor.0 as usize] else {
             unreachable!("a factor is a tile")
         };
         let (lines, len) = if along == Along::Cols { (rows, cols) } else { (cols, rows) };
-        let (stride, along_depth) = (len + PANEL_PADDING, (along == Along::Cols) == is_left);
+        let along_depth = (along == Along::Cols) == is_left;
+        let copied_len = elements(dtype, ASYNC_COPY_BYTES as u16);
+        // In both cases the elements that a warp reads at once lie in different banks.
+        let stride = len + if along_depth { copied_len } else { PANEL_PADDING };
         let (thread, threads) = (self.thread, self.threads as u16);
         let mut b = self.builder(out);
-        let each = len / COPIED;
+        let each = len / copied_len;
         let (line, number) = divided(&mut b, thread, each);
-        let place = times(&mut b, number, COPIED);
+        let place = times(&mut b, number, copied_len);
         let mut elements = Vec::new();
         for copied in (0..lines * each).step_by(threads.into()) {
             let line = plus(&mut b, line, copied / each);
@@ -185,7 +195,7 @@ impl Tiles<'_> {
             let at = b.apply(Op::Add, &[at, place]);
             elements.push((Elements { row, col, along: None }, plus(&mut b, at, start)));
         }
-        let row = matrix_row(&mut b, (thread, warp), (stride, start), is_left, along_depth);
+        let row = matrix_row(&mut b, (thread, warp), (stride, start, dtype), is_left, along_depth);
         let copy = Copy { memory, stride, apart: 1, elements };
         (Panel { from, mask, copy, along_depth, row }, lines * stride)
     }
@@ -250,18 +260,22 @@ impl Tiles<'_> {
         let panels = pipeline.panels.each_ref().map(|panel| {
             (b.apply(Op::Add, &[panel.row, pipeline.stage]), panel.copy.stride, panel.along_depth)
         });
-        let words = Type { dtype: DType::U32, lanes: Lanes::Const(4) };
-        for step in (0..pipeline.depth).step_by(MATRIX.into()) {
-            let load =
-                |b: &mut Builder<'_>, (row, stride, along_depth): (Value, u16, bool), number: usize| {
-                    let other = number as u16 * MATRIX;
-                    let ahead = if along_depth { other * stride + step } else { step * stride + other };
-                    let at = plus(b, row, ahead);
-                    b.bind(words, Expr::LoadMatrices(pipeline.memory, at, !along_depth))
+        let step_len = elements(dtype, STEP_BYTES);
+        for step in (0..pipeline.depth).step_by(step_len.into()) {
+            let load = |b: &mut Builder<'_>, side: usize, number: usize| {
+                let (row, stride, along_depth) = panels[side];
+                let other = number as u16 * MATRIX;
+                let ahead = if along_depth { other * stride + step } else { step * stride + other };
+                let layout = if along_depth {
+                    Layout::AlongDepth
+                } else {
+                    Layout::Across { stride, is_left: side == 0 }
                 };
-            let lefts: Vec<Value> = (0..held.rows.len() / 2).map(|i| load(&mut b, panels[0], i)).collect();
+                load_matrices(b, (pipeline.memory, dtype), (row, ahead), layout)
+            };
+            let lefts: Vec<Value> = (0..held.rows.len() / 2).map(|i| load(&mut b, 0, i)).collect();
             for j in 0..across {
-                let both = load(&mut b, panels[1], j);
+                let both = load(&mut b, 1, j);
                 for half in 0..2 {
                     let lanes = [2 * half, 2 * half + 1].map(|lane| lane_of(&mut b, both, lane as u8));
                     let right = packed(&mut b, &lanes);
@@ -288,27 +302,77 @@ impl Tiles<'_> {
     }
 }
 
-/// Returns the element of the row that a thread gives to a load of the first matrices of its warp.
+/// The direction of a panel's lines.
+#[derive(Clone, Copy)]
+enum Layout {
+    AlongDepth,
+    /// Lines lie along rows or columns, so many elements apart.
+    Across {
+        stride: u16,
+        is_left: bool,
+    },
+}
+
+/// Loads four matrices, `ahead` elements after the row of the first ones.
+fn load_matrices(
+    b: &mut Builder<'_>,
+    (memory, dtype): (SharedId, DType),
+    (row, ahead): (Value, u16),
+    layout: Layout,
+) -> Value {
+    let of = |dtype| Type { dtype, lanes: Lanes::Const(4) };
+    let at = plus(b, row, ahead);
+    if dtype != DType::F32 {
+        let is_across = matches!(layout, Layout::Across { .. });
+        return b.bind(of(DType::U32), Expr::LoadMatrices(memory, at, is_across));
+    }
+    let floats = match layout {
+        Layout::AlongDepth => {
+            let words = b.bind(of(DType::U32), Expr::LoadMatrices(memory, at, false));
+            b.bitcast(words, dtype)
+        }
+        Layout::Across { stride, is_left } => {
+            let (other, later) = (MATRIX / 2, elements(dtype, STEP_BYTES / 2) * stride);
+            let order = if is_left { [other, later] } else { [later, other] };
+            let all = [0, order[0], order[1], other + later].map(|more| {
+                let at = plus(b, at, more);
+                b.bind(Type { lanes: Lanes::ONE, ..of(dtype) }, Expr::LoadShared(memory, at))
+            });
+            packed(b, &all)
+        }
+    };
+    b.apply(Op::ToTf32, &[floats])
+}
+
+/// Returns the element of the row that a thread gives to a load of the first matrices of its warp, or the first element
+/// that the thread loads itself.
 ///
 /// The four matrices of a load are quarters of 16 × 16 elements. A product takes these of a left operand with the
 /// rows first, and these of a right operand with the depth first.
 fn matrix_row(
     b: &mut Builder<'_>,
     (thread, warp): (Value, WarpTile),
-    (stride, start): (u16, u16),
+    (stride, start, dtype): (u16, u16, DType),
     is_left: bool,
     along_depth: bool,
 ) -> Value {
     let (row, col) = warp.start(b, thread);
     let own = if is_left { row } else { col };
     let (_, lane) = divided(b, thread, WARP as u16);
+    if dtype == DType::F32 && !along_depth {
+        let (number, step) = divided(b, lane, 4);
+        let (line, number) = (times(b, step, stride), b.apply(Op::Add, &[number, own]));
+        let at = b.apply(Op::Add, &[line, number]);
+        return plus(b, at, start);
+    }
     let (half, of_half) = divided(b, lane, MATRIX);
+    let of_depth = if along_depth { elements(dtype, STEP_BYTES / 2) } else { MATRIX / 2 };
     let (quarter, of_quarter) = divided(b, of_half, MATRIX / 2);
     let (line, ahead) = if is_left == along_depth {
-        (of_half, times(b, half, MATRIX / 2))
+        (of_half, times(b, half, of_depth))
     } else {
         let more = times(b, half, MATRIX / 2);
-        (b.apply(Op::Add, &[of_quarter, more]), times(b, quarter, MATRIX / 2))
+        (b.apply(Op::Add, &[of_quarter, more]), times(b, quarter, of_depth))
     };
     let (line, ahead) = if along_depth {
         (b.apply(Op::Add, &[line, own]), ahead)

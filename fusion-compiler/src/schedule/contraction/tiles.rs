@@ -13,7 +13,7 @@ use super::Product;
 use crate::fuse::Load;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
-use crate::ir::graph::{AxisId, NodeId, NodeKind};
+use crate::ir::graph::{AxisId, Math, NodeId, NodeKind};
 use crate::ir::kernel::{
     ASYNC_COPY_BYTES, Address, BufferId, Builtin, Carried, Expr, IndexWidth, Lanes, LoopKind, Stmt,
     ThreadMap, Type, Value,
@@ -26,9 +26,6 @@ const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
 
 /// Lanes of an access to elements next to each other.
 const VECTOR: i64 = 4;
-
-/// Elements of an asynchronous copy of a factor of 16-bit floats.
-const MATRIX_LANES: i64 = (ASYNC_COPY_BYTES / 2) as i64;
 
 /// A variant of the kernel.
 #[derive(Clone, Copy)]
@@ -50,11 +47,19 @@ pub(super) fn tiles(
     let shapes: Vec<TileShape> = shapes.iter().filter(|shape| size <= shape.size_max).copied().collect();
     let last = shapes[shapes.len() - 1];
     let config = |shape, index, aligned| TileConfig { shape, index, aligned };
-    let has_matrices = of.has_matrices(work);
+    let matrices = of.matrices(work);
+    let has_matrices = matrices.is_some();
+    // A line along the depth has as many bytes for each dtype.
+    let of_size = |mut shape: TileShape| {
+        if shape.of_matrices {
+            shape.depth /= matrices.map_or(1, DType::size) as u16;
+        }
+        shape
+    };
     // Operands that need wide positions are rare, so one kernel is enough for them. The last shape is enough for
     // devices without products of matrices.
     let fits = |shape: &&TileShape| shape.of_matrices == has_matrices || **shape == last;
-    let narrow: Vec<TileShape> = shapes.iter().filter(fits).copied().collect();
+    let narrow: Vec<TileShape> = shapes.iter().filter(fits).copied().map(of_size).collect();
     // The smallest tile gives the most teams.
     let smallest = narrow.iter().rfind(|shape| shape.of_matrices == has_matrices);
     let by_parts = facts.contractions.parts.zip(smallest).and_then(|(parts, &shape)| {
@@ -70,9 +75,9 @@ pub(super) fn tiles(
 }
 
 impl Product {
-    /// Returns true if both factors are read as floats of 16 bits of one kind, with contiguous elements along one side
-    /// of their tiles.
-    fn has_matrices(&self, work: &Work<'_>) -> bool {
+    /// Returns the dtype of the factors if both are read as floats that tensor cores multiply, with contiguous elements
+    /// along one side of their tiles. Only `fast_math` rounds factors of `f32` to fewer bits.
+    fn matrices(&self, work: &Work<'_>) -> Option<DType> {
         let sides = [(self.left, &self.rows), (self.right, &self.cols)];
         let dtypes = sides.map(|(factor, own)| {
             let operand = &work.operands[usize::from(matrix_operand(work, factor)?.0)];
@@ -81,16 +86,27 @@ impl Product {
             let is_line =
                 dims_along(work, side).len() == 1 && !operand.moved && operand.interleave_axis.is_none();
             let dtype = operand.dtype;
-            (is_line && matches!(dtype, DType::F16 | DType::BF16)).then_some(dtype)
+            let is_multiplied = match dtype {
+                DType::F16 | DType::BF16 => true,
+                DType::F32 => work.graph.math == Math::Fast,
+                _ => false,
+            };
+            (is_line && is_multiplied).then_some(dtype)
         });
-        work.graph.node(self.sum).dtype == DType::F32 && dtypes[0].is_some() && dtypes[0] == dtypes[1]
+        let is_sum = work.graph.node(self.sum).dtype == DType::F32 && dtypes[0] == dtypes[1];
+        dtypes[0].filter(|_| is_sum)
     }
 }
 
-/// Returns the operand that a factor widens, if it does nothing else.
-fn matrix_operand(work: &Work<'_>, factor: NodeId) -> Option<BufferId> {
+/// Returns the node whose elements a factor has, apart from a conversion.
+fn unconverted(work: &Work<'_>, factor: NodeId) -> NodeId {
     let node = work.graph.node(factor);
-    let of = (node.kind == NodeKind::Cast).then(|| node.args[0])?;
+    if node.kind == NodeKind::Cast { node.args[0] } else { factor }
+}
+
+/// Returns the operand that a factor is read from or widens, if it does nothing else.
+fn matrix_operand(work: &Work<'_>, factor: NodeId) -> Option<BufferId> {
+    let of = unconverted(work, factor);
     let load = match work.graph.node(of).kind {
         NodeKind::Input(param) => Load::Param(param),
         _ => Load::Stored(of),
@@ -167,7 +183,11 @@ impl<'w> Tiled<'w> {
         let all = self.dims.concat();
         let sight = (self.config.index, Addressing::Whole);
         let mut body = Body::new(self.work, self.facts, &all, self.name(), sight);
-        body.set_threads(ThreadMap { team: shape.threads, ..ThreadMap::ALONE });
+        body.set_threads(ThreadMap {
+            team: shape.threads,
+            has_matrices: shape.of_matrices,
+            ..ThreadMap::ALONE
+        });
         body.aligned = self.config.aligned;
         let start = body.uniform(UniformArg::Start, DType::Index, "start");
         let end = body.uniform(UniformArg::End, DType::Index, "end");
@@ -259,7 +279,7 @@ impl<'w> Tiled<'w> {
         let nodes = [of.left, of.right];
         // Matrices have the elements as they are read.
         let [left, right] = if self.config.shape.of_matrices {
-            nodes.map(|node| self.work.graph.node(node).args[0])
+            nodes.map(|node| unconverted(self.work, node))
         } else {
             nodes
         };
@@ -385,7 +405,7 @@ impl<'w> Tiled<'w> {
             let is_single = |axis: &&AxisId| self.work.graph.axis(**axis).extent.as_const() == Some(1);
             let Some(&axis) = operand.axes.iter().rev().find(|axis| !is_single(axis)) else { continue };
             let is_matrix = self.config.shape.of_matrices && factors.contains(&Some(BufferId(i as u16)));
-            let lanes = if is_matrix { MATRIX_LANES } else { VECTOR };
+            let lanes = if is_matrix { (ASYNC_COPY_BYTES / operand.dtype.size()) as i64 } else { VECTOR };
             match all.iter_mut().find(|(known, _)| *known == axis) {
                 Some((_, most)) => *most = lanes.max(*most),
                 None if self.of.batch.contains(&axis) => {}

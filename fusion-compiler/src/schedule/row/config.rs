@@ -60,7 +60,7 @@ impl RowConfig {
     /// Returns the mapping of rows to threads.
     pub(super) fn threads(&self) -> ThreadMap {
         let Team { threads: team, cluster, .. } = self.team;
-        ThreadMap { team, rows: self.rows_per_team, cyclic: self.cyclic, cluster }
+        ThreadMap { team, rows: self.rows_per_team, cyclic: self.cyclic, cluster, ..ThreadMap::ALONE }
     }
 
     /// Whose vectors are taken, if rows do not start with one.
