@@ -406,9 +406,9 @@ pub enum Expr {
     /// Each thread of the warp gives the index of a row: thread `8·i + j` of row `j` of matrix `i`. Lane `i` of the
     /// result has 32 bits of matrix `i`. PTX only, formed by `legalize` (PTX ISA, `ldmatrix`).
     LoadMatrices(SharedId, Value, bool),
-    /// The product of matrices of 16 × 16 and 16 × 8 elements of a narrow float, or of 16 × 8 and 8 × 8 elements of
-    /// `f32` rounded by `ToTf32`, added to a matrix of `f32`.
+    /// The product of two matrices, added to a matrix of 16 × 8 elements of `f32`.
     ///
+    /// The factors have 16 × 16 and 16 × 8 narrow floats, or 16 × 8 and 8 × 8 elements of `f32` rounded by `ToTf32`.
     /// The operands are the sum in four lanes, the left matrix in four and the right one in two. PTX only, formed
     /// by `legalize` (PTX ISA, `mma.m16n8k16` and `mma.m16n8k8`).
     MatrixProduct(DType, Value, Value, Value),
