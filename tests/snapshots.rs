@@ -70,6 +70,20 @@ fn parts_of_rows_are_as_reviewed() {
     }
 }
 
+/// Tiles of products: by matrices of a warp with asynchronous copies, and by elements of each thread.
+#[test]
+fn tiles_of_products_are_as_reviewed() {
+    for (dtype, kernel, snapshot) in
+        [("f16", "_0_tiles64x64_matrices", "tiles_of_halves"), ("f32", "_0_tiles64x64_v4", "tiles_of_floats")]
+    {
+        let source = format!("pub fn f(x: {dtype}[M, K], w: {dtype}[K, N]) -> f32[M, N] {{ sum(x * w, K) }}");
+        let plan = kernels::plan(&kernels::functions_of(&source)[0]);
+        let mut all = kernels::launches(&kernels::steps(&plan, Target::Ptx)[0]);
+        let launch = all.find(|launch| launch.kernel.ends_with(kernel)).expect("the product has tiles");
+        check(snapshot, &text(&launch.code));
+    }
+}
+
 fn check(name: &str, text: &str) {
     let mut settings = insta::Settings::clone_current();
     settings.set_snapshot_path("kernels");

@@ -96,13 +96,12 @@ impl Positions {
         changes.then(|| terms.iter().map(|term| term.value).collect())
     }
 
-    /// Returns the parts of a position in shared memory and a constant, if the position is a sum. Parts that
-    /// change less come first.
+    /// Returns the parts of a position in shared memory and a constant, if positions have 32 bits. Parts that change
+    /// less come first.
     pub(super) fn in_shared(&self, index: Value) -> Option<(SmallVec<[Term; 4]>, i64)> {
         let Sum { mut terms, constant } = self.sums.get(&index)?.clone();
         terms.sort_by_key(|term| term.depth);
-        let changes = |terms: &[Term]| terms.first()?.depth.lt(&terms.last()?.depth).then_some(());
-        (constant != 0 || changes(&terms).is_some()).then_some((terms, constant))
+        Some((terms, constant))
     }
 
     /// Returns false for a position that no instruction reads.

@@ -344,8 +344,9 @@ fn load_matrices(
     b.apply(Op::ToTf32, &[floats])
 }
 
-/// Returns the element of the row that a thread gives to a load of the first matrices of its warp, or the first element
-/// that the thread loads itself.
+/// Returns the element at which a thread's part of the first matrices of its warp begins.
+///
+/// The thread gives it to a load of matrices, or loads elements from there on itself.
 ///
 /// The four matrices of a load are quarters of 16 × 16 elements. A product takes these of a left operand with the
 /// rows first, and these of a right operand with the depth first.

@@ -343,7 +343,9 @@ impl Items {
         let number = |extent: &DimExpr| usize::try_from(extent.eval(symbols)?).ok();
         let rows_apart = match &launch.contraction {
             // A strip of columns of all rows of a product is the work of a thread.
-            Some(of) => of.batch.iter().try_fold(1, |all: usize, axis| all.checked_mul(number(&axis.extent)?))?,
+            Some(of) => {
+                of.batch.iter().try_fold(1, |all: usize, axis| all.checked_mul(number(&axis.extent)?))?
+            }
             None => number(&launch.space.rows)?,
         };
         Items::of_space(&launch.space, symbols, rows_apart)

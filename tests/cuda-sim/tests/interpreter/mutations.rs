@@ -82,9 +82,16 @@ fn matmul_tiles() -> Case {
 fn histogram() -> Case {
     cases::histogram(1001)
 }
+/// Two tiles, with edges below and to the right, and two panels of the depth and a part of one.
+fn halves() -> Case {
+    cases::product_of_halves(56, 72, 72)
+}
+fn product() -> Case {
+    cases::product_of_floats(52, 36, 68)
+}
 
 #[rustfmt::skip]
-const MUTATIONS: [Mutation; 39] = [
+const MUTATIONS: [Mutation; 58] = [
     mutation("no barrier after a store", block_sum, &[Drop(0, "bar.sync")], By(Race)),
     mutation("no barrier between steps of a tree", block_sum, &[Drop(2, "bar.sync")], By(Race)),
     mutation("no barrier within a warp", block_sum, &[Drop(6, "bar.sync")], By(Race)),
@@ -134,6 +141,27 @@ const MUTATIONS: [Mutation; 39] = [
     mutation("one vector too many of a row", rows, &[Put(0, "setp.lt.u32", "setp.le.u32")], By(OutOfBounds)),
 
     mutation("a sum of a warp from the next array", rows, &[Put(0, "%f127, [%r34]", "%f127, [%r34+4]")], By(OutOfBounds)),
+
+    mutation("a wait for one group too few", halves, &[Put(0, "wait_group 1", "wait_group 2")], By(Uninitialized)),
+    mutation("no group of the first copies", halves, &[Drop(0, "commit_group")], By(Uninitialized)),
+    mutation("no wait for the last copies", halves, &[Drop(0, "wait_group 0")], By(Race)),
+    mutation("no barrier before a panel is overwritten", halves, &[Drop(1, "bar.sync")], By(Race)),
+    mutation("no barrier before sums are stored over panels", halves, &[Drop(2, "bar.sync")], By(Race)),
+    mutation("no barrier before sums are read", halves, &[Drop(3, "bar.sync")], By(Race)),
+    mutation("no barrier before the next tile's copies", halves, &[Drop(0, "bar.sync")], By(Race)),
+    mutation("a copy of half the bytes", halves, &[Put(0, "selp.b32 %r67, 16", "selp.b32 %r67, 8")], WrongResult),
+    mutation("a copy to no multiple of 16 bytes", halves, &[Put(0, "[%r66+2560]", "[%r66+2568]")], By(Misaligned)),
+    mutation("a copy to the stage that is read", halves, &[Put(0, "sub.u32 %r98, %r95, %r83;", "mov.u32 %r98, %r95;")], By(Race)),
+    mutation("a row past the last one", halves, &[Put(0, "setp.lt.u32 %p4", "setp.le.u32 %p4")], By(OutOfBounds)),
+    mutation("rows of matrices at no multiple of 16 bytes", halves, &[Put(0, "[%r122+1280]", "[%r122+1288]")], By(Misaligned)),
+    mutation("matrices that are not transposed", halves, &[Put(0, ".x4.trans", ".x4")], WrongResult),
+    mutation("the right matrix of other columns", halves, &[Put(0, "{%r144, %r145}", "{%r146, %r147}")], WrongResult),
+    mutation("sums that the step before has overwritten", halves, &[Put(0, "{%f17, %f18, %f25, %f26}, {%r140", "{%f1, %f2, %f9, %f10}, {%r140")], WrongResult),
+
+    mutation("no barrier before the factors are read", product, &[Drop(0, "bar.sync")], By(Race)),
+    mutation("no barrier before the next step", product, &[Drop(1, "bar.sync")], By(Race)),
+    mutation("a factor of another step", product, &[Put(1, "+544]", "+816]")], WrongResult),
+    mutation("a column past the last one", product, &[Put(1, "setp.lt.u32", "setp.le.u32")], By(OutOfBounds)),
 
     mutation("counts that no one cleared", histogram, &[Drop(0, "st.shared.u32")], By(Uninitialized)),
 ];

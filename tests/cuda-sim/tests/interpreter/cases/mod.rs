@@ -324,6 +324,55 @@ pub(crate) fn largest_and_sum(rows: usize, columns: usize) -> Case {
     Case { text, config: blocks(1, 256), args, check: Box::new(check) }
 }
 
+/// Returns the case of a product of two matrices of halves by one block of four warps, as Fusion emits it.
+pub(crate) fn product_of_halves(rows: usize, depth: usize, cols: usize) -> Case {
+    let of =
+        |seed, len| -> Vec<i32> { numbers(seed, len).into_iter().map(|x| (x >> 29) as i32 - 4).collect() };
+    let halves = |of: &[i32]| {
+        Arg::Buffer(of.iter().flat_map(|&x| f16::from_f32(x as f32).to_bits().to_le_bytes()).collect())
+    };
+    let (x, w) = (of(22, rows * depth), of(23, depth * cols));
+    let buffers = [halves(&x), halves(&w)];
+    let snapshot = include_str!("../../../../kernels/tiles_of_halves.snap");
+    // Three stages of 64 rows and 64 columns, 80 bytes a line.
+    let config = LaunchConfig { dynamic: 3 * 128 * 80, ..blocks(1, 128) };
+    product((snapshot, config), buffers, [x, w], [rows, depth, cols])
+}
+
+/// Returns the case of a product of two matrices of floats by one block of 256 threads, as Fusion emits it.
+pub(crate) fn product_of_floats(rows: usize, depth: usize, cols: usize) -> Case {
+    let of =
+        |seed, len| -> Vec<i32> { numbers(seed, len).into_iter().map(|x| (x >> 29) as i32 - 4).collect() };
+    let (x, w) = (of(24, rows * depth), of(25, depth * cols));
+    let buffers = [&x, &w].map(|of| floats(&of.iter().map(|&x| x as f32).collect::<Vec<_>>()));
+    product(
+        (include_str!("../../../../kernels/tiles_of_floats.snap"), blocks(1, 256)),
+        buffers,
+        [x, w],
+        [rows, depth, cols],
+    )
+}
+
+/// Returns the case of a product of integers, whose sums are exact in any order. All tiles are of one block.
+fn product(
+    (snapshot, config): (&str, LaunchConfig),
+    [left, right]: [Arg; 2],
+    [x, w]: [Vec<i32>; 2],
+    [rows, depth, cols]: [usize; 3],
+) -> Case {
+    let across = cols.div_ceil(64);
+    let tiles = rows.div_ceil(64) * across;
+    let sizes = [0, tiles, across, rows, cols, depth].map(|number| Arg::Word(number as u32));
+    let args = [vec![left, right, floats(&vec![f32::NAN; rows * cols])], sizes.to_vec()].concat();
+    let check = move |buffers: &[Vec<u8>]| {
+        let sum = |i: usize| -> i32 {
+            (0..depth).map(|step| x[i / cols * depth + step] * w[step * cols + i % cols]).sum()
+        };
+        same(&to_words(&buffers[2]), (0..rows * cols).map(|i| (sum(i) as f32).to_bits()))
+    };
+    Case { text: emitted(snapshot), config, args, check: Box::new(check) }
+}
+
 /// Returns the first PTX kernel in a snapshot of Fusion's texts.
 fn emitted(snapshot: &str) -> String {
     let start = snapshot.find("\n.version ").expect("the snapshot holds PTX") + 1;
