@@ -77,13 +77,15 @@ fn product(device: &Device, stream: &Stream) -> std::result::Result<(), Box<dyn 
     let kernel = layer::kernels().into_iter().find(|kernel| kernel.text == layer::PTX).ok_or("no kernel")?;
     let (side, shared) = (128, kernel.shared_bytes.ok_or("memory depends on extents")? as u32);
     let (tiles, across) = (m.div_ceil(side) * n.div_ceil(side), n.div_ceil(side));
+    let LaunchConfig { grid, block, shared_bytes } =
+        LaunchConfig::tiles(device.facts(), tiles.into(), kernel.team, shared);
     let module = Module::from_ptx(kernel.text, &[])?;
     let function = module.get_function(kernel.name)?;
     let (a, b, c) = (left.as_device_ptr()?, right.as_device_ptr()?, out.as_device_ptr_mut()?);
     // SAFETY: the kernel reads the elements of both matrices and writes these of the result, and the tensors outlive
     // the wait.
     unsafe {
-        launch!(function<<<tiles, kernel.team, shared, stream>>>(
+        launch!(function<<<grid, block, shared_bytes, stream>>>(
             a.as_raw(), b.as_raw(), c.as_raw(), 0_u32, tiles, across, m, n, k
         ))?;
     }

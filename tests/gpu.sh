@@ -22,7 +22,7 @@ profile=${FUSION_PROFILE:-release}
 # corpus of random functions uses the profile `test`, since it compiles far longer with optimisation.
 readonly featured=fusion,fusion-runtime,fusion-examples
 suites=(
-    "$profile $featured --test language --test optimizers --test rows --test columns --test ops --test programs --test hygiene --bench gpu --bench compare --test execute --test properties --test tensor"
+    "$profile $featured --test language --test optimizers --test rows --test columns --test matrices --test products --test product_classes --test contractions --test ops --test programs --test hygiene --bench gpu --bench compare --test execute --test properties --test tensor"
     "$profile fusion-runtime --lib"
     "test fusion-corpus --test corpus"
 )

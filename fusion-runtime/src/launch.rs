@@ -47,7 +47,12 @@ pub struct LaunchConfig {
     pub block: u32,
     /// Blocks per grid. Threads loop with the stride of the grid if there are fewer threads than iterations.
     pub grid: u32,
+    /// Bytes of shared memory per block that the launch sets.
+    pub shared_bytes: u32,
 }
+
+/// Bytes of shared memory per block that the system takes (CUDA programming guide, compute capability 8.0).
+const SYSTEM_SHARED_BYTES: u32 = 1024;
 
 /// Maximum threads per launch. Kernels count threads in 32 bits, and add a thread's number to that of an
 /// element.
@@ -84,6 +89,26 @@ impl LaunchConfig {
         LaunchConfig::covering(facts, iterations.saturating_mul(each), block, iterations.div_ceil(teams))
     }
 
+    /// Returns the configuration for `tiles` tiles, each by a team of `team` threads with so many bytes of shared memory.
+    ///
+    /// A team is a block. The grid covers the tiles, as far as the device allows; `resident` makes blocks loop over
+    /// tiles. `KernelText` has the team and the bytes of a kernel.
+    ///
+    /// ```
+    /// use fusion_runtime::{DeviceFacts, LaunchConfig};
+    /// // The tiles of 128 × 128 elements of a result of 4096 × 4096.
+    /// let facts = DeviceFacts::h100();
+    /// let config = LaunchConfig::tiles(&facts, 32 * 32, 128, 69_632);
+    /// assert_eq!((config.block, config.grid), (128, 1024));
+    /// // Three blocks share the memory of a multiprocessor.
+    /// assert_eq!(config.resident(&facts, 1).grid, 3 * 132);
+    /// assert_eq!(config.occupancy(&facts), 3.0 * 128.0 / 2048.0);
+    /// ```
+    pub fn tiles(facts: &DeviceFacts, tiles: u64, team: u32, shared_bytes: u32) -> LaunchConfig {
+        let config = LaunchConfig::teams(facts, tiles, runtime::BLOCK_ELEMENTS_MIN, team);
+        LaunchConfig { shared_bytes, ..config }
+    }
+
     /// Returns the configuration for teams that are the blocks of clusters, `blocks` per cluster.
     pub fn clusters(
         facts: &DeviceFacts,
@@ -91,19 +116,19 @@ impl LaunchConfig {
         each: u64,
         (team, blocks): (u32, u32),
     ) -> LaunchConfig {
-        let LaunchConfig { block, grid } = LaunchConfig::teams(facts, iterations, each, team);
+        let config = LaunchConfig::teams(facts, iterations, each, team);
         let blocks = blocks.max(1);
-        let clusters_max =
-            (THREADS_MAX / u64::from(block.max(1))).min(facts.grid_max.max(1).into()) / u64::from(blocks);
-        LaunchConfig { block, grid: u64::from(grid).min(clusters_max.max(1)) as u32 * blocks }
+        let clusters_max = (THREADS_MAX / u64::from(config.block.max(1))).min(facts.grid_max.max(1).into())
+            / u64::from(blocks);
+        LaunchConfig { grid: u64::from(config.grid).min(clusters_max.max(1)) as u32 * blocks, ..config }
     }
 
     /// Returns a grid that covers all iterations, or a smaller one with a minimum of elements per block.
     fn covering(facts: &DeviceFacts, elements: u64, block: u32, blocks: u64) -> LaunchConfig {
-        let enough = elements.div_ceil(runtime::BLOCK_ELEMENTS_MIN).max(resident(facts, block));
+        let enough = elements.div_ceil(runtime::BLOCK_ELEMENTS_MIN).max(resident(facts, block, 0));
         let grid_max = (THREADS_MAX / u64::from(block.max(1))).min(facts.grid_max.max(1).into());
         let grid = blocks.min(enough).clamp(1, grid_max.max(1));
-        LaunchConfig { block, grid: grid as u32 }
+        LaunchConfig { block, grid: grid as u32, shared_bytes: 0 }
     }
 
     /// Limits the grid to the blocks that the device keeps resident at once, in whole clusters of `cluster`
@@ -112,7 +137,7 @@ impl LaunchConfig {
     /// The limit suits kernels with a prologue per thread: fewer threads repeat the prologue less often.
     pub fn resident(self, facts: &DeviceFacts, cluster: u32) -> LaunchConfig {
         let cluster = u64::from(cluster.max(1));
-        let most = (resident(facts, self.block) / cluster).max(1) * cluster;
+        let most = (resident(facts, self.block, self.shared_bytes) / cluster).max(1) * cluster;
         LaunchConfig { grid: u64::from(self.grid).min(most) as u32, ..self }
     }
 
@@ -137,18 +162,26 @@ impl LaunchConfig {
     /// Returns the occupancy: the share of a multiprocessor's resident threads that blocks of this size can
     /// fill, from 0 to 1.
     ///
-    /// Registers and shared memory do not count.
+    /// The shared memory that the launch sets counts, registers do not.
     pub fn occupancy(&self, facts: &DeviceFacts) -> f64 {
         let max = facts.multiprocessor_threads_max.max(1);
-        f64::from(max / self.block.max(1) * self.block) / f64::from(max)
+        let blocks = (max / self.block.max(1)).min(sharing(facts, self.shared_bytes));
+        f64::from(blocks * self.block) / f64::from(max)
     }
 }
 
-/// Returns the number of blocks of `block` threads that a device keeps resident, if only threads limit it.
+/// Returns the number of blocks that have room in the shared memory of a multiprocessor.
+fn sharing(facts: &DeviceFacts, bytes: u32) -> u32 {
+    let all = facts.block_shared_bytes_max.saturating_add(SYSTEM_SHARED_BYTES);
+    if bytes == 0 { u32::MAX } else { all / bytes.saturating_add(SYSTEM_SHARED_BYTES) }
+}
+
+/// Returns the number of blocks of `block` threads that a device keeps resident, if only threads and shared memory
+/// limit it.
 ///
 /// The number is at least one per multiprocessor, for any facts.
-fn resident(facts: &DeviceFacts, block: u32) -> u64 {
-    let each = (facts.multiprocessor_threads_max / block.max(1)).max(1);
+fn resident(facts: &DeviceFacts, block: u32, shared_bytes: u32) -> u64 {
+    let each = (facts.multiprocessor_threads_max / block.max(1)).min(sharing(facts, shared_bytes)).max(1);
     u64::from(facts.multiprocessors.max(1)) * u64::from(each)
 }
 
@@ -241,7 +274,11 @@ mod tests {
 
     fn check(facts: &DeviceFacts, elements: u64, grain: u32, block: u32, grid: u32) {
         let config = LaunchConfig::new(facts, elements, grain);
-        assert_eq!(config, LaunchConfig { block, grid }, "{elements} elements, {grain} at a time");
+        assert_eq!(
+            config,
+            LaunchConfig { block, grid, shared_bytes: 0 },
+            "{elements} elements, {grain} at a time"
+        );
     }
 
     #[test]
@@ -268,7 +305,11 @@ mod tests {
     fn teams_share_blocks_and_grids_cover_rows() {
         let check = |rows, each, team, block, grid| {
             let config = LaunchConfig::teams(&DeviceFacts::h100(), rows, each, team);
-            assert_eq!(config, LaunchConfig { block, grid }, "{rows} rows of {each} by {team}");
+            assert_eq!(
+                config,
+                LaunchConfig { block, grid, shared_bytes: 0 },
+                "{rows} rows of {each} by {team}"
+            );
         };
         check(0, 0, 16, 32, 1);
         check(3, 128, 16, 64, 1);
@@ -306,7 +347,7 @@ mod tests {
         assert_eq!(grid(2, 5), 10);
         // A device that keeps fewer blocks than a cluster has still starts one.
         let tiny = DeviceFacts { multiprocessors: 1, multiprocessor_threads_max: 1024, ..h100.clone() };
-        assert_eq!(LaunchConfig { block: 512, grid: 35 }.resident(&tiny, 5).grid, 5);
+        assert_eq!(LaunchConfig { block: 512, grid: 35, shared_bytes: 0 }.resident(&tiny, 5).grid, 5);
     }
 
     #[test]
@@ -325,9 +366,28 @@ mod tests {
 
     #[test]
     fn occupancy_is_what_whole_blocks_fill() {
-        assert_eq!(LaunchConfig { block: 256, grid: 1 }.occupancy(&DeviceFacts::rtx4090()), 1.0);
+        let occupancy = |block, shared_bytes| {
+            LaunchConfig { block, grid: 1, shared_bytes }.occupancy(&DeviceFacts::rtx4090())
+        };
+        assert_eq!(occupancy(256, 0), 1.0);
         // One block fills 1024 of 1536 threads.
-        assert_eq!(LaunchConfig { block: 1024, grid: 1 }.occupancy(&DeviceFacts::rtx4090()), 2.0 / 3.0);
+        assert_eq!(occupancy(1024, 0), 2.0 / 3.0);
+        // Two blocks have 49 KiB each, of 100; a block has more than there is.
+        assert_eq!(
+            [49 << 10, (49 << 10) + 1, 100 << 10].map(|bytes| occupancy(384, bytes)),
+            [0.5, 0.25, 0.0]
+        );
+    }
+
+    #[test]
+    fn tiles_have_a_block_each() {
+        let facts = DeviceFacts::a100();
+        let config = LaunchConfig::tiles(&facts, 1000, 128, 61_440);
+        assert_eq!(config, LaunchConfig { block: 128, grid: 1000, shared_bytes: 61_440 });
+        // 164 KiB hold two blocks of 61 KiB.
+        assert_eq!(config.resident(&facts, 1).grid, 216);
+        assert_eq!(LaunchConfig::tiles(&facts, 0, 256, 0).grid, 1);
+        assert_eq!(LaunchConfig::tiles(&facts, u64::MAX, 256, 0).grid, 1 << 23);
     }
 
     #[test]

@@ -140,7 +140,7 @@ fn adam_reaches_the_end_of_large_arenas() -> Result<()> {
         assert_eq!(launch.index == IndexWidth::Bits64, len >= 1 << 31, "{len}");
         // The end covers one iteration of all threads, and a second one of some.
         let facts = device.facts();
-        let LaunchConfig { block, grid } =
+        let LaunchConfig { block, grid, .. } =
             LaunchConfig::new(facts, len as u64, launch.space.grain).resident(facts, 1);
         let stride = block as usize * grid as usize * launch.space.grain as usize;
         let (end, before) = (stride + 1024, 64);

@@ -161,12 +161,13 @@ impl Shared {
         let each = params::each(launch, call.symbols)?;
         let cluster = params::cluster(launch, call.symbols)?;
         let config = self.config(kernel, launch, (elements, each, cluster));
-        let shared = params::shared_bytes(launch, call.symbols, config.block)?;
+        let shared_bytes = params::shared_bytes(launch, call.symbols, config.block)?;
+        let config = LaunchConfig { shared_bytes, ..config };
         let queue = || {
             let pointers = pointers.as_ptr().cast_mut();
             // SAFETY: the kernel is loaded and gets a slot for each declared parameter. The buffers have the
             // sizes of the plan. The slots outlive the call, which copies them.
-            unsafe { self.queue(kernel, config, (cluster, shared), pointers) }
+            unsafe { self.queue(kernel, config, cluster, pointers) }
         };
         let answer = memory::with_room(self, queue);
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(launch.kernel.clone());
@@ -181,8 +182,8 @@ impl Shared {
     unsafe fn queue(
         &self,
         kernel: Kernel,
-        LaunchConfig { grid, block }: LaunchConfig,
-        (cluster, shared_bytes): (u32, u32),
+        LaunchConfig { grid, block, shared_bytes }: LaunchConfig,
+        cluster: u32,
         pointers: *mut *mut c_void,
     ) -> Result<(), DriverError> {
         let (function, stream, none) = (kernel.function(), self.stream(), null_mut());
