@@ -16,6 +16,8 @@ pub use crate::launch::DeviceFacts;
 use crate::launch::LaunchConfig;
 
 pub(crate) mod cpu;
+#[cfg(all(test, feature = "cuda"))]
+pub(crate) mod ends;
 #[cfg(feature = "wgpu")]
 mod wgpu;
 

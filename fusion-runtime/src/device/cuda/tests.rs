@@ -3,6 +3,7 @@
 #[cfg(feature = "cust")]
 mod cust;
 mod failures;
+mod products;
 mod rows;
 mod soak;
 
