@@ -23,11 +23,11 @@ def inputs(length, salt):
 
 
 PRODUCTS = {
-    "matmul_batched": {"small": (16, 64, 64, 64), "large": (64, 128, 64, 128)},
-    "matmul_row": {"small": (1, 1, 768, 3072), "large": (1, 1, 4096, 4096)},
-    "linear_gelu": {"small": (1, 64, 768, 768), "large": (1, 512, 768, 3072)},
+    "matmul_batched": {"small": (16, 64, 64, 64), "large": (64, 128, 64, 128), "huge": (64, 1024, 64, 1024)},
+    "matmul_row": {"small": (1, 1, 768, 3072), "large": (1, 1, 4096, 4096), "huge": (1, 1, 8192, 8192)},
+    "linear_gelu": {"small": (1, 64, 768, 768), "large": (1, 512, 768, 3072), "huge": (1, 4096, 1024, 4096)},
 }
-SQUARES = {"small": (1, 256, 256, 256), "large": (1, 1024, 1024, 1024)}
+SQUARES = {"small": (1, 256, 256, 256), "large": (1, 1024, 1024, 1024), "huge": (1, 4096, 4096, 4096)}
 # Products in the operators that torch and JAX share.
 MATMULS = {
     "matmul_nn": lambda x, w: x @ w,

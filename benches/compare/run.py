@@ -66,8 +66,8 @@ PRODUCTS = {
     "linear_gelu": "gelu of a linear layer, NT",
 }
 WORKLOADS |= PRODUCTS
-# Burn's optimizers take models instead of tensors. Short rows and products are workloads for the CPU.
-NOT_BURN = ("softmax_64", "layer_norm_64", "sum_8", "adamw", *PRODUCTS)
+# Burn's optimizers take models instead of tensors. Short rows are workloads for the CPU.
+NOT_BURN = ("softmax_64", "layer_norm_64", "sum_8", "adamw")
 LENGTHS = (128, 1024, 4096, 16384, 65536)
 ON_CUDA = {
     **{name: WORKLOADS[name] for name in ("gate", "chain", "gelu", "swiglu")},
@@ -75,6 +75,7 @@ ON_CUDA = {
     **{f"layer_norm_{n}": f"layer norm, rows of {n}" for n in LENGTHS},
     **{f"rms_norm_{n}": f"RMS norm, rows of {n}" for n in LENGTHS},
     **{name: WORKLOADS[name] for name in ("cross_entropy", "sum_of_squares", "sum_8", "adamw")},
+    **PRODUCTS,
 }  # fmt: skip
 TITLES = WORKLOADS | ON_CUDA
 # Workloads, sizes and numbers of threads of each device. The threads do not matter on CUDA.

@@ -4,6 +4,9 @@
 //! For each name on its input, the program runs the workload for a while and prints the seconds of a call. A
 //! call ends when the device has finished.
 
+#[path = "../../compare/extents.rs"]
+mod extents;
+
 use std::io::stdin;
 use std::panic::catch_unwind;
 use std::time::{Duration, Instant};
@@ -23,7 +26,7 @@ fn main() {
     let [workload, size] = args.as_slice() else { panic!("run by benches/compare/run.py") };
     let device = Device::wgpu(DeviceKind::DefaultDevice);
     // Burn panics if a tensor does not fit in a binding.
-    let Ok((mut call, first, check)) = catch_unwind(|| started(workload, size == "large", &device)) else {
+    let Ok((mut call, first, check)) = catch_unwind(|| started(workload, size, &device)) else {
         println!("{{\"missing\": [\"burn\"]}}\n");
         return;
     };
@@ -36,8 +39,8 @@ fn main() {
 }
 
 /// Returns a workload, the seconds of its first call, and the sum of the result.
-fn started(workload: &str, large: bool, device: &Device) -> (Call, f64, f64) {
-    let mut call = workload_of(workload, large, device);
+fn started(workload: &str, size: &str, device: &Device) -> (Call, f64, f64) {
+    let mut call = workload_of(workload, size, device);
     device.sync().expect("the inputs are there");
     let (first, elements) = timed(&mut call, device);
     let values = elements.into_data().try_to_vec::<f32>().expect("numbers");
@@ -59,11 +62,50 @@ fn input<const D: usize>(shape: [usize; D], salt: usize, device: &Device) -> Ten
     Tensor::from_data(TensorData::new(values, shape), device)
 }
 
+/// Returns a product of matrices, if the workload is one. `products.rs` has the same operands.
+fn product_of(workload: &str, size: &str, device: &Device) -> Option<Call> {
+    let [b, m, k, n] = extents::extents(workload, size);
+    let pair = |left, right| (input::<2>(left, 1, device), input::<2>(right, 2, device));
+    Some(match workload {
+        "matmul_nn" | "matmul_row" => {
+            let (x, w) = pair([m, k], [k, n]);
+            Box::new(move || flat(x.clone().matmul(w.clone())))
+        }
+        "matmul_nt" => {
+            let (x, w) = pair([m, k], [n, k]);
+            Box::new(move || flat(x.clone().matmul(w.clone().transpose())))
+        }
+        "matmul_tn" => {
+            let (x, w) = pair([k, m], [k, n]);
+            Box::new(move || flat(x.clone().transpose().matmul(w.clone())))
+        }
+        "matmul_tt" => {
+            let (x, w) = pair([k, m], [n, k]);
+            Box::new(move || flat(x.clone().transpose().matmul(w.clone().transpose())))
+        }
+        "matmul_batched" => {
+            let (x, w) = (input([b, m, k], 1, device), input([b, k, n], 2, device));
+            Box::new(move || flat::<3>(Tensor::matmul(x.clone(), w.clone())))
+        }
+        "linear_gelu" => {
+            let ((x, w), bias) = (pair([m, k], [n, k]), input::<1>([n], 3, device));
+            Box::new(move || {
+                flat(activation::gelu(x.clone().matmul(w.clone().transpose()) + bias.clone().unsqueeze()))
+            })
+        }
+        _ => return None,
+    })
+}
+
 fn flat<const D: usize>(elements: Tensor<D>) -> Elements {
     elements.flatten(0, D - 1)
 }
 
-fn workload_of(workload: &str, large: bool, device: &Device) -> Call {
+fn workload_of(workload: &str, size: &str, device: &Device) -> Call {
+    if let Some(product) = product_of(workload, size, device) {
+        return product;
+    }
+    let large = size == "large";
     let len = [if large { 1 << 24 } else { 1 << 16 }];
     let shape = |large_shape, small_shape| if large { large_shape } else { small_shape };
     match workload {
