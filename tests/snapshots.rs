@@ -73,10 +73,14 @@ fn parts_of_rows_are_as_reviewed() {
 /// Tiles of products: by matrices of a warp with asynchronous copies, and by elements of each thread.
 #[test]
 fn tiles_of_products_are_as_reviewed() {
-    for (dtype, kernel, snapshot) in
-        [("f16", "_0_tiles64x64_matrices", "tiles_of_halves"), ("f32", "_0_tiles64x64_v4", "tiles_of_floats")]
-    {
-        let source = format!("pub fn f(x: {dtype}[M, K], w: {dtype}[K, N]) -> f32[M, N] {{ sum(x * w, K) }}");
+    let matrices = "_0_tiles64x64_matrices";
+    for (parameters, kernel, snapshot) in [
+        ("x: f16[M, K], w: f16[K, N]", matrices, "tiles_of_halves"),
+        ("x: f32[K, M], w: f32[N, K]", matrices, "tiles_of_rounded_floats"),
+        ("x: f32[M, K], w: f32[K, N]", "_0_tiles64x64_v4", "tiles_of_floats"),
+    ] {
+        let math = if snapshot.contains("rounded") { "#[fuse(fast_math)]" } else { "" };
+        let source = format!("{math} pub fn f({parameters}) -> f32[M, N] {{ sum(x * w, K) }}");
         let plan = kernels::plan(&kernels::functions_of(&source)[0]);
         let mut all = kernels::launches(&kernels::steps(&plan, Target::Ptx)[0]);
         let launch = all.find(|launch| launch.kernel.ends_with(kernel)).expect("the product has tiles");

@@ -185,7 +185,7 @@ impl Tiles<'_> {
         let (thread, threads) = (self.thread, self.threads as u16);
         let mut b = self.builder(out);
         let each = len / copied_len;
-        let (line, number) = divided(&mut b, thread, each);
+        let (line, number) = copied_by(&mut b, thread, each);
         let place = times(&mut b, number, copied_len);
         let mut elements = Vec::new();
         for copied in (0..lines * each).step_by(threads.into()) {
@@ -300,6 +300,21 @@ impl Tiles<'_> {
             self.known.insert(self.key(value, vector), made);
         }
     }
+}
+
+/// Returns the line and the number of the first copy of a thread, for lines of `each` copies.
+///
+/// A warp copies whole lines. Eight threads next to each other, whose copies are stored at once, copy 128 bytes of a
+/// line, or parts of eight lines, which lie in different banks.
+fn copied_by(b: &mut Builder<'_>, thread: Value, each: u16) -> (Value, Value) {
+    let lines = WARP as u16 / each;
+    if u32::from(each) * ASYNC_COPY_BYTES as u32 >= 128 {
+        return divided(b, thread, each);
+    }
+    let (warp, lane) = divided(b, thread, WARP as u16);
+    let (number, line) = divided(b, lane, lines);
+    let before = times(b, warp, lines);
+    (b.apply(Op::Add, &[line, before]), number)
 }
 
 /// The direction of a panel's lines.

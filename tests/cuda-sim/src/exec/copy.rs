@@ -7,6 +7,7 @@
 use super::memory::{self, Spot, Who};
 use super::race::Touch;
 use super::regs::{LANES, Raw, lanes};
+use super::shared::rounds;
 use super::unset::ones;
 use super::warp::Warp;
 use super::{FaultKind, Step, shared, trouble};
@@ -89,7 +90,10 @@ pub(super) fn begin(
         warp.copies.pending.push(copy);
     }
     let reading = lanes(exec).filter(|&lane| lengths[lane] > 0).map(|lane| 1 << lane).sum();
-    who.mem.counters.load_sectors += memory::sectors(reading, &from);
+    let counters = &mut who.mem.counters;
+    counters.load_sectors += memory::sectors(reading, &from);
+    counters.shared += u64::from(bytes) * u64::from(exec.count_ones());
+    counters.shared_rounds += rounds(exec, &to, bytes.into());
     Ok(())
 }
 

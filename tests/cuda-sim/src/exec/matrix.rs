@@ -24,6 +24,11 @@ pub(super) fn load(
     addr: Addr,
 ) -> Step {
     let addresses = memory::addresses(regs, addr);
+    for number in 0..u32::from(count) {
+        // A matrix is read at once.
+        who.mem.counters.shared += 8 * 16;
+        who.mem.counters.shared_rounds += shared::rounds(0xff << (8 * number), &addresses, 16);
+    }
     for (number, &d) in d.iter().enumerate().take(usize::from(count)) {
         let (mut rows, mut missing) = ([[0u16; 8]; 8], [0u32; 8]);
         for (row, halves) in rows.iter_mut().enumerate() {

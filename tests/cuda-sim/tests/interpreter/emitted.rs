@@ -1,5 +1,6 @@
 //! Every kernel of the compiler's snapshots parses, and one of them computes the right result.
 
+use crate::cases;
 use crate::harness::{Arg, LaunchConfig, floats, launch};
 use cuda_sim::ptx;
 
@@ -54,3 +55,39 @@ fn relu_moves_what_it_must_and_no_more() {
     assert_eq!((counters.loaded, counters.stored), (12 * N as u64, 4 * N as u64));
     assert_eq!((counters.load_sectors, counters.store_sectors), (12 * N as u64 / 32, 4 * N as u64 / 32));
 }
+
+/// A tile reads its rows and columns of the factors once.
+///
+/// So a product of one tile moves the bytes that reports state: these of its tensors.
+#[test]
+fn products_read_the_factors_of_a_tile_once() {
+    for [rows, depth, cols] in [[64, 96, 64], [128, 96, 192], [56, 40, 72]] {
+        for (size, is_of_matrices, case) in [
+            (2, true, cases::product_of_halves as Product),
+            (4, true, cases::product_of_rounded),
+            (4, false, cases::product_of_floats),
+        ] {
+            let case = case(rows, depth, cols);
+            case.passes();
+            let counters = case.counters();
+            let (down, across) = (rows.div_ceil(64), cols.div_ceil(64));
+            let loaded = size * (across * rows * depth + down * depth * cols);
+            let found = (counters.loaded, counters.stored);
+            assert_eq!(found, (loaded as u64, 4 * (rows * cols) as u64), "{size}: {rows} x {depth} x {cols}");
+            let at = format!("{size}, {is_of_matrices}: {rows} x {depth} x {cols}");
+            // No two threads want different words of a bank at once, except where elements are copied to other lines.
+            let (bytes, moved) = (counters.shared, 128 * counters.shared_rounds);
+            assert!(
+                if is_of_matrices { moved == bytes } else { moved <= bytes * 104 / 100 },
+                "{at}: {moved}"
+            );
+            // Whole sectors are read and written if lines begin with one.
+            if cols % 64 == 0 {
+                let sectors = (counters.load_sectors * 32, counters.store_sectors * 32);
+                assert_eq!(sectors, (counters.loaded, counters.stored), "{at}");
+            }
+        }
+    }
+}
+
+type Product = fn(usize, usize, usize) -> cases::Case;

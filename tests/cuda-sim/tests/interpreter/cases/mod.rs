@@ -37,6 +37,12 @@ impl Case {
         (self.check)(&outcome?.1).map_err(Trouble::Wrong)
     }
 
+    /// Returns the counters of a launch of the case's own text.
+    pub(crate) fn counters(&self) -> cuda_sim::exec::Counters {
+        let outcome = launch_limited(&self.text, self.config, &self.args, 1 << 22);
+        outcome.unwrap_or_else(|fault| panic!("{fault}")).0
+    }
+
     /// Asserts that the case's own text gives the right result.
     pub(crate) fn passes(&self) {
         match self.run(&self.text) {
@@ -326,51 +332,69 @@ pub(crate) fn largest_and_sum(rows: usize, columns: usize) -> Case {
 
 /// Returns the case of a product of two matrices of halves by one block of four warps, as Fusion emits it.
 pub(crate) fn product_of_halves(rows: usize, depth: usize, cols: usize) -> Case {
-    let of =
-        |seed, len| -> Vec<i32> { numbers(seed, len).into_iter().map(|x| (x >> 29) as i32 - 4).collect() };
+    let snapshot = include_str!("../../../../kernels/tiles_of_halves.snap");
     let halves = |of: &[i32]| {
         Arg::Buffer(of.iter().flat_map(|&x| f16::from_f32(x as f32).to_bits().to_le_bytes()).collect())
     };
-    let (x, w) = (of(22, rows * depth), of(23, depth * cols));
-    let buffers = [halves(&x), halves(&w)];
-    let snapshot = include_str!("../../../../kernels/tiles_of_halves.snap");
-    // Three stages of 64 rows and 64 columns, 80 bytes a line.
-    let config = LaunchConfig { dynamic: 3 * 128 * 80, ..blocks(1, 128) };
-    product((snapshot, config), buffers, [x, w], [rows, depth, cols])
+    product((snapshot, MATRICES), halves, [(depth, 1), (cols, 1)], [rows, depth, cols])
+}
+
+/// Returns the case of a product of two transposed matrices of floats that are rounded, by one block of four warps.
+pub(crate) fn product_of_rounded(rows: usize, depth: usize, cols: usize) -> Case {
+    let snapshot = include_str!("../../../../kernels/tiles_of_rounded_floats.snap");
+    product((snapshot, MATRICES), whole_floats, [(1, rows), (1, depth)], [rows, depth, cols])
 }
 
 /// Returns the case of a product of two matrices of floats by one block of 256 threads, as Fusion emits it.
 pub(crate) fn product_of_floats(rows: usize, depth: usize, cols: usize) -> Case {
-    let of =
-        |seed, len| -> Vec<i32> { numbers(seed, len).into_iter().map(|x| (x >> 29) as i32 - 4).collect() };
-    let (x, w) = (of(24, rows * depth), of(25, depth * cols));
-    let buffers = [&x, &w].map(|of| floats(&of.iter().map(|&x| x as f32).collect::<Vec<_>>()));
-    product(
-        (include_str!("../../../../kernels/tiles_of_floats.snap"), blocks(1, 256)),
-        buffers,
-        [x, w],
-        [rows, depth, cols],
-    )
+    let snapshot = include_str!("../../../../kernels/tiles_of_floats.snap");
+    product((snapshot, blocks(1, 256)), whole_floats, [(depth, 1), (cols, 1)], [rows, depth, cols])
 }
 
-/// Returns the case of a product of integers, whose sums are exact in any order. All tiles are of one block.
+/// The block of a tile of matrices: three stages of 64 rows and 64 columns, 80 bytes a line.
+const MATRICES: LaunchConfig = LaunchConfig { grid: [1; 3], block: [128, 1, 1], dynamic: 3 * 128 * 80 };
+
+fn whole_floats(of: &[i32]) -> Arg {
+    floats(&of.iter().map(|&x| x as f32).collect::<Vec<_>>())
+}
+
+/// Returns the case of a product of integers, whose sums are exact in any order, by one block.
+///
+/// The factors have strides: the left one of rows and steps, the right one of steps and columns.
 fn product(
     (snapshot, config): (&str, LaunchConfig),
-    [left, right]: [Arg; 2],
-    [x, w]: [Vec<i32>; 2],
+    encode: fn(&[i32]) -> Arg,
+    [left, right]: [(usize, usize); 2],
     [rows, depth, cols]: [usize; 3],
 ) -> Case {
+    let of =
+        |seed, len| -> Vec<i32> { numbers(seed, len).into_iter().map(|x| (x >> 29) as i32 - 4).collect() };
+    let (x, w) = (of(22, rows * depth), of(23, depth * cols));
     let across = cols.div_ceil(64);
     let tiles = rows.div_ceil(64) * across;
-    let sizes = [0, tiles, across, rows, cols, depth].map(|number| Arg::Word(number as u32));
-    let args = [vec![left, right, floats(&vec![f32::NAN; rows * cols])], sizes.to_vec()].concat();
-    let check = move |buffers: &[Vec<u8>]| {
-        let sum = |i: usize| -> i32 {
-            (0..depth).map(|step| x[i / cols * depth + step] * w[step * cols + i % cols]).sum()
+    // The text names the extents.
+    let text = emitted(snapshot);
+    let extents = text.lines().filter_map(|line| line.split_once(".param .u32 ")).map(|(_, name)| {
+        let extent = match name.trim_end_matches(',').split_once('_').map(|(_, name)| name) {
+            Some("start") => 0,
+            Some("end") => tiles,
+            Some("M") => rows,
+            Some("N") => cols,
+            Some("K") => depth,
+            _ => across,
         };
-        same(&to_words(&buffers[2]), (0..rows * cols).map(|i| (sum(i) as f32).to_bits()))
+        Arg::Word(extent as u32)
+    });
+    let buffers = [encode(&x), encode(&w), floats(&vec![f32::NAN; rows * cols])];
+    let args = buffers.into_iter().chain(extents).collect();
+    let check = move |buffers: &[Vec<u8>]| {
+        let sum = |row: usize, col: usize| -> i32 {
+            let term = |step| x[row * left.0 + step * left.1] * w[step * right.0 + col * right.1];
+            (0..depth).map(term).sum()
+        };
+        same(&to_words(&buffers[2]), (0..rows * cols).map(|i| (sum(i / cols, i % cols) as f32).to_bits()))
     };
-    Case { text: emitted(snapshot), config, args, check: Box::new(check) }
+    Case { text, config, args, check: Box::new(check) }
 }
 
 /// Returns the first PTX kernel in a snapshot of Fusion's texts.
