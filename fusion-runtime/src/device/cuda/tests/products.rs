@@ -54,7 +54,7 @@ fn check<T: bytemuck::Pod>(
     assert_eq!(launch.space.elements(&symbols), Some((down * across) as i64));
     let first = (down - 1) * side;
     let rows: Vec<T> = (first..m).flat_map(|row| (0..k).map(move |step| encode(left(row, step)))).collect();
-    let weights: Vec<T> = (0..k * n).map(|i| at(i)).map(|(step, col)| encode(right(step, col))).collect();
+    let weights: Vec<T> = (0..k * n).map(at).map(|(step, col)| encode(right(step, col))).collect();
     let x = End::new(&device, m * k, &rows)?;
     let w = End::new(&device, k * n, &weights)?;
     let out = End::new(&device, m * n, &vec![f32::NAN; (m - first) * n])?;
