@@ -51,7 +51,7 @@ pub struct LaunchConfig {
     pub shared_bytes: u32,
 }
 
-/// Bytes of shared memory per block that the system takes (CUDA programming guide, compute capability 8.0).
+/// Bytes of shared memory per block that the system takes from compute capability 8.0 on (CUDA programming guide).
 const SYSTEM_SHARED_BYTES: u32 = 1024;
 
 /// Maximum threads per launch. Kernels count threads in 32 bits, and add a thread's number to that of an
@@ -91,7 +91,7 @@ impl LaunchConfig {
 
     /// Returns the configuration for `tiles` tiles, each by a team of `team` threads with so many bytes of shared memory.
     ///
-    /// A team is a block. The grid covers the tiles, as far as the device allows; `resident` makes blocks loop over
+    /// A team, which is larger than a warp, is a block. The grid covers the tiles, as far as the device allows; `resident` makes blocks loop over
     /// tiles. `KernelText` has the team and the bytes of a kernel.
     ///
     /// ```
@@ -172,8 +172,9 @@ impl LaunchConfig {
 
 /// Returns the number of blocks that have room in the shared memory of a multiprocessor.
 fn sharing(facts: &DeviceFacts, bytes: u32) -> u32 {
-    let all = facts.block_shared_bytes_max.saturating_add(SYSTEM_SHARED_BYTES);
-    if bytes == 0 { u32::MAX } else { all / bytes.saturating_add(SYSTEM_SHARED_BYTES) }
+    let system = if facts.compute_capability >= 80 { SYSTEM_SHARED_BYTES } else { 0 };
+    let all = facts.block_shared_bytes_max.saturating_add(system);
+    if bytes == 0 { u32::MAX } else { all / bytes.saturating_add(system) }
 }
 
 /// Returns the number of blocks of `block` threads that a device keeps resident, if only threads and shared memory
@@ -386,6 +387,10 @@ mod tests {
         assert_eq!(config, LaunchConfig { block: 128, grid: 1000, shared_bytes: 61_440 });
         // 164 KiB hold two blocks of 61 KiB.
         assert_eq!(config.resident(&facts, 1).grid, 216);
+        // 64 KiB hold two blocks of 32 KiB, where the system takes none.
+        let turing =
+            DeviceFacts { block_shared_bytes_max: 64 << 10, compute_capability: 75, ..facts.clone() };
+        assert_eq!(LaunchConfig::tiles(&turing, 1000, 128, 32 << 10).resident(&turing, 1).grid, 216);
         assert_eq!(LaunchConfig::tiles(&facts, 0, 256, 0).grid, 1);
         assert_eq!(LaunchConfig::tiles(&facts, u64::MAX, 256, 0).grid, 1 << 23);
     }

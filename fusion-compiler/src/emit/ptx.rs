@@ -216,16 +216,7 @@ impl<'k> Emitter<'k> {
     }
 
     fn bank(&self, dtype: DType) -> Bank {
-        match (dtype, self.kernel.index) {
-            (DType::F32, _) => Bank::F32,
-            (DType::F64, _) => Bank::F64,
-            (DType::Bool, _) => Bank::Pred,
-            (DType::Index, IndexWidth::Bits64) => Bank::Bits64,
-            (DType::I32 | DType::U32, _) | (DType::Index, IndexWidth::Bits32) => Bank::Bits32,
-            (DType::F16 | DType::BF16 | DType::I16 | DType::U16 | DType::I8 | DType::U8, _) => {
-                unreachable!("{dtype} is not computed with")
-            }
-        }
+        bank(self.kernel, dtype)
     }
 
     /// Registers for a value: fresh ones, or those of the values that it overwrites.
@@ -435,9 +426,7 @@ impl<'k> Emitter<'k> {
             Expr::Pack(args) => Some(args.iter().map(|&arg| self.one(arg)).collect()),
             Expr::Lane(arg, lane) => Some(smallvec![self.lane(*arg, usize::from(*lane))]),
             // Signed and unsigned integers have the same registers.
-            Expr::Bitcast(arg)
-                if self.bank(self.kernel.ty(*arg).dtype) == self.bank(self.kernel.ty(value).dtype) =>
-            {
+            Expr::Bitcast(arg) if renames(self.kernel, *arg, value) => {
                 Some(self.registers[arg.0 as usize].clone())
             }
             _ => None,
@@ -523,6 +512,24 @@ impl Bank {
             Bank::Pred => "pred",
             Bank::Bits32 | Bank::F32 => "b32",
             Bank::Bits64 | Bank::F64 => "b64",
+        }
+    }
+}
+
+/// Returns true if the bits of a value, as another type, have the same registers: signed and unsigned integers.
+fn renames(kernel: &Kernel, from: Value, to: Value) -> bool {
+    bank(kernel, kernel.ty(from).dtype) == bank(kernel, kernel.ty(to).dtype)
+}
+
+fn bank(kernel: &Kernel, dtype: DType) -> Bank {
+    match (dtype, kernel.index) {
+        (DType::F32, _) => Bank::F32,
+        (DType::F64, _) => Bank::F64,
+        (DType::Bool, _) => Bank::Pred,
+        (DType::Index, IndexWidth::Bits64) => Bank::Bits64,
+        (DType::I32 | DType::U32, _) | (DType::Index, IndexWidth::Bits32) => Bank::Bits32,
+        (DType::F16 | DType::BF16 | DType::I16 | DType::U16 | DType::I8 | DType::U8, _) => {
+            unreachable!("{dtype} is not computed with")
         }
     }
 }

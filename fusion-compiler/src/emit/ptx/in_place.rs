@@ -5,7 +5,7 @@
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
-use super::lanes;
+use super::{lanes, renames};
 use crate::ir::kernel::{Carried, Expr, Kernel, Stmt, Value, statements};
 use crate::ir::op::Op;
 
@@ -86,6 +86,7 @@ impl<'k> Reads<'k> {
             Expr::Splat(arg) => Some(smallvec![one(arg, 0); usize::from(lanes(self.kernel.ty(value)))]),
             Expr::Pack(args) => Some(args.iter().map(|arg| one(arg, 0)).collect()),
             Expr::Lane(arg, lane) => Some(smallvec![one(arg, *lane)]),
+            Expr::Bitcast(arg) if renames(self.kernel, *arg, value) => Some(self.lanes(*arg)),
             _ => None,
         }
     }

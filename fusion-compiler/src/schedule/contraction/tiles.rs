@@ -57,14 +57,25 @@ pub(super) fn tiles(
         shape
     };
     // Operands that need wide positions are rare, so one kernel is enough for them. The last shape is enough for
-    // devices without products of matrices.
-    let fits = |shape: &&TileShape| shape.of_matrices == has_matrices || **shape == last;
+    // narrow floats on devices without products of matrices.
+    let has_elements = matrices.is_none_or(|dtype| dtype == DType::F32);
+    let fits = |shape: &&TileShape| match shape.of_matrices {
+        true => has_matrices,
+        false => has_elements || **shape == last,
+    };
     let narrow: Vec<TileShape> = shapes.iter().filter(fits).copied().map(of_size).collect();
-    // The smallest tile gives the most teams.
-    let smallest = narrow.iter().rfind(|shape| shape.of_matrices == has_matrices);
-    let by_parts = facts.contractions.parts.zip(smallest).and_then(|(parts, &shape)| {
-        of.by_parts(work, facts, (config(shape, IndexWidth::Bits32, true), parts), scratch)
+    // The smallest tiles give the most teams.
+    let smallest = [true, false].map(|of_matrices| {
+        let is_kept = if of_matrices { has_matrices } else { has_elements };
+        narrow.iter().rfind(|shape| is_kept && shape.of_matrices == of_matrices)
     });
+    let parts = facts.contractions.parts.into_iter();
+    let parts = parts.flat_map(|parts| smallest.into_iter().flatten().map(move |shape| (parts, *shape)));
+    let by_parts: Vec<Config> = parts
+        .filter_map(|(parts, shape)| {
+            of.by_parts(work, facts, (config(shape, IndexWidth::Bits32, true), parts), scratch)
+        })
+        .collect();
     let configs = widths(work, facts).into_iter().flat_map(|index| {
         let aligned = narrow.iter().filter(move |_| index == IndexWidth::Bits32);
         let aligned = aligned.map(|&shape| config(shape, index, true)).collect::<Vec<_>>();

@@ -412,7 +412,9 @@ const ITEM_LANES: usize = 64;
 fn grain(rows: usize, cols: usize, (least, most): (usize, usize), threads: usize) -> usize {
     let is_even = |per_row: &usize| rows >= 4 * threads || (rows * per_row).is_multiple_of(threads);
     let fewest = cols.div_ceil(most).max(1);
-    let per_row = (fewest..fewest + threads).find(is_even).unwrap_or(fewest);
+    let is_enough = |per_row: &usize| cols / per_row >= least;
+    let more = (fewest..fewest + threads).take_while(is_enough).find(is_even);
+    let per_row = more.unwrap_or(fewest);
     cols.div_ceil(per_row).next_multiple_of(ITEM_LANES).clamp(least, most)
 }
 
@@ -463,6 +465,9 @@ mod tests {
         assert_eq!(grain(3, 4096, bounds, 2), 2048);
         assert_eq!(grain(1, 3072, bounds, 2), 1536);
         assert_eq!(grain(1, 9000, bounds, 2), 2304);
+        // Half of the elements are too few.
+        assert_eq!([264, 520].map(|cols| grain(1, cols, (256, 512), 2)), [320, 320]);
+        assert_eq!(grain(1, 1536, (256, 512), 2), 384);
         assert_eq!(grain(9, 8192, bounds, 16), 512);
         assert_eq!(grain(1, 50_257, bounds, 1), 3904);
         assert_eq!(grain(1, 100, bounds, 8), 512);

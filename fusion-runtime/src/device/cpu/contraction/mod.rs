@@ -165,7 +165,9 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
             (number / strips, (first, (first + self.cols).min(cols)))
         };
         let strip_count = batches * strips;
-        let by_strips = strip_count.is_multiple_of(threads) || strip_count >= 2 * threads;
+        // Threads with as many strips of almost equal lengths share nothing.
+        let is_even = strip_count.is_multiple_of(threads) && 8 * (strips * self.cols - cols) <= self.cols;
+        let by_strips = threads == 1 || is_even || strip_count >= 2 * threads;
         // A box that is alone in its strip packs each column once, and has only a block of the depth at hand.
         let is_one_box = rows <= if by_strips { runtime::BOX_ROWS } else { self.kernels.rows };
         if is_one_box || depth > runtime::SHARED_DEPTH_MAX {
