@@ -533,8 +533,17 @@ fn sums_of_one_factor_come_first() {
 
 #[test]
 fn threads_do_not_change_a_bit() {
-    let sizes =
-        [(130, 700, 90), (600, 300, 40), (16, 2000, 1100), (40, 9000, 64), (1, 900, 3000), (3000, 900, 2)];
+    let sizes = [
+        (130, 700, 90),
+        (600, 300, 40),
+        (16, 2000, 1100),
+        (40, 9000, 64),
+        (1, 900, 3000),
+        (3000, 900, 2),
+        (200, 300, 264),
+        (90, 600, 520),
+        (60, 9000, 530),
+    ];
     for (m, k, n) in sizes {
         let (x, w) = (numbers(m, m * k), numbers(n, k * n));
         let run = |threads: usize| {
@@ -542,7 +551,12 @@ fn threads_do_not_change_a_bit() {
             pool.install(|| {
                 let device = Device::cpu();
                 let tensor = |of: &[f32], shape: [usize; 2]| Tensor::from_slice(&device, of, shape);
-                nn(&tensor(&x, [m, k])?, &tensor(&w, [k, n])?)?.to_vec()
+                let plain = nn(&tensor(&x, [m, k])?, &tensor(&w, [k, n])?)?.to_vec()?;
+                let line = |len: usize| Tensor::from_slice(&device, &numbers(len, len), [len]);
+                let (b, s) = (line(n)?, line(m)?);
+                let finished = biased(&tensor(&x, [m, k])?, &tensor(&w, [n, k])?, &b, &s)?.to_vec()?;
+                let other = tt(&tensor(&x, [k, m])?, &tensor(&w, [n, k])?)?.to_vec()?;
+                Ok::<_, fusion::Error>([plain, finished, other].concat())
             })
         };
         let [one, two, seven] = [1, 2, 7].map(|threads| run(threads).expect("it runs"));

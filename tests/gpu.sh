@@ -24,7 +24,7 @@ readonly featured=fusion,fusion-runtime,fusion-examples
 suites=(
     "$profile $featured --test language --test optimizers --test rows --test columns --test matrices --test products --test product_classes --test contractions --test ops --test programs --test hygiene --bench gpu --bench compare --test execute --test properties --test tensor"
     "$profile fusion-runtime --lib"
-    "test fusion-corpus --test corpus"
+    "test fusion-corpus --test corpus --test contractions"
 )
 
 main() {

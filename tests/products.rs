@@ -143,8 +143,18 @@ fn extents_are_0_or_1() {
 }
 
 /// One row, one column, and extents on both sides of tiles.
-const SIZES: [(usize, usize, usize); 7] =
-    [(1, 300, 70), (70, 300, 1), (1, 17, 33), (13, 17, 65), (25, 257, 31), (11, 256, 33), (4, 513, 16)];
+const SIZES: [(usize, usize, usize); 9] = [
+    (1, 300, 70),
+    (70, 300, 1),
+    (1, 17, 33),
+    (13, 17, 65),
+    (25, 257, 31),
+    (11, 256, 33),
+    (4, 513, 16),
+    // Tiles of GPUs, with edges.
+    (37, 19, 41),
+    (68, 20, 72),
+];
 
 /// Numbers of two matrices, one after another, each with its dims in this order or exchanged.
 fn matrix(device: &Device, of: &Numbers, batch: usize, exchanged: bool) -> Result<Tensor<f32>> {

@@ -51,6 +51,43 @@ fn ptx_assembles_without_spills() {
     tools::assemble(&without_names(texts(Target::Ptx)));
 }
 
+/// Products of all dtypes and layouts, with prologues and epilogues, assemble without spills. Tiles of aligned extents
+/// access memory by 128 bits, and no text is long.
+#[test]
+fn products_assemble_without_spills() {
+    let sources = [
+        "pub fn f(x: f16[M, K], w: f16[K, N], b: f32[N]) -> f16[M, N] { gelu(matmul(x, w, K) + b) as f16 }",
+        "pub fn f(x: bf16[B, K, M], w: bf16[B, N, K], r: f32[B, M, N]) -> (bf16[B, M, N], f32[B, M, N]) {
+            let y = matmul(x, w, K) + r;
+            (y as bf16, tanh(y))
+        }",
+        "#[fuse(fast_math)] pub fn f(x: f32[M, K], w: f32[N, K], b: f32[N]) -> f32[M, N] { silu(matmul(x, w, K) + b) }",
+        "#[fuse(fast_math)] pub fn f(x: f32[K, M], w: f32[K, N]) -> f32[M, N] { matmul(x, w, K) }",
+        "pub fn f(x: f32[M, K], w: f32[N, K], b: f32[N]) -> f32[M, N] { gelu(matmul(x, w, K) + b) }",
+        "pub fn f(x: f32[K, M], q: i8[K, N], z: f32[N]) -> f32[M, N] { matmul(x, q as f32 - z, K) }",
+        "pub fn f(x: f64[M, K], w: f64[K, N]) -> f64[N, M] { matmul(x, w, K) }",
+    ];
+    let mut all = Vec::new();
+    for source in sources {
+        let function = &kernels::functions_of(source)[0];
+        let plan = compile(function.graph.clone(), &[Target::Ptx], &|_| (0, 0));
+        let texts = texts_of(&plan, Target::Ptx);
+        let tiles = texts.iter().filter(|(name, _)| name.contains("_tiles"));
+        for (name, text) in tiles.clone() {
+            assert!(text.len() <= 40_000, "{name} of {source}: {} bytes", text.len());
+            let is_aligned = name.ends_with("_v4") || name.ends_with("_matrices");
+            let copies = ["ld.global.nc.v4", "ld.global.nc.v2.f64", "cp.async.cg.shared.global"];
+            assert!(
+                !is_aligned || copies.iter().any(|copy| text.contains(copy)),
+                "{name} of {source}: {text}"
+            );
+        }
+        assert!(tiles.count() >= 2, "{source}");
+        all.extend(texts);
+    }
+    tools::assemble(&without_names(all));
+}
+
 /// Rows of known length get only kernels that some call takes. These are the kernels of the row's team, of a
 /// smaller team where a block has too few rows for several, and a fallback for all.
 #[test]

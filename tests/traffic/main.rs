@@ -115,6 +115,12 @@ fuse! {
     /// A read and a write, and one read of a tensor that all rows share.
     pub fn scaled(x: f32[N, D], gamma: f32[D]) -> f32[N, D] { rms_norm(x, D) * gamma }
 
+    /// Two reads and a write.
+    pub fn product(x: f16[M, K], w: f16[N, K]) -> f32[M, N] { matmul(x, w, K) }
+
+    /// Three reads and a write.
+    pub fn layer(x: f32[M, K], w: f32[K, N], b: f32[M, N]) -> f32[M, N] { relu(matmul(x, w, K) + b) }
+
     /// A place, which follows from another reduction.
     pub fn peak(x: f32[N]) -> i32[] { argmax(x, N) }
 }
@@ -239,6 +245,35 @@ fn check_rows(test: &str, bytes: [u64; 2], call: fn(&Tensor<f32>, &[Tensor<f32>;
 }
 
 const X: u64 = 4 * (ROWS * COLS) as u64;
+
+/// A product whose result is one tile moves the bytes that its report states, in full sectors.
+#[test]
+fn a_tile_of_a_product_reads_its_factors_once() {
+    let moved = measured("a_tile_of_a_product_reads_its_factors_once", |device| {
+        let half = |shape| Tensor::full(device, f16::from_f32(1.0), shape);
+        product(&half([64, 128])?, &half([64, 128])?).map(|_| ())
+    });
+    if let Some(moved) = moved {
+        let [launches, bytes] =
+            told(product::report(), &[("M", 64), ("N", 64), ("K", 128)]).expect("a report");
+        assert_eq!((launches, bytes), (1, moved[0] + moved[1]));
+        assert_eq!([moved[2], moved[3]], [moved[0] / 32, moved[1] / 32]);
+    }
+}
+
+/// The same for elements of each thread and an epilogue that reads.
+#[test]
+fn a_tile_of_a_layer_reads_its_tensors_once() {
+    let moved = measured("a_tile_of_a_layer_reads_its_tensors_once", |device| {
+        let tensor = |shape| Tensor::full(device, 1.0, shape);
+        layer(&tensor([64, 128])?, &tensor([128, 64])?, &tensor([64, 64])?).map(|_| ())
+    });
+    if let Some(moved) = moved {
+        let [launches, bytes] = told(layer::report(), &[("M", 64), ("N", 64), ("K", 128)]).expect("a report");
+        assert_eq!((launches, bytes), (1, moved[0] + moved[1]));
+        assert_eq!([moved[2], moved[3]], [moved[0] / 32, moved[1] / 32]);
+    }
+}
 
 #[test]
 fn a_row_sum_reads_each_element_once() {

@@ -78,11 +78,16 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(seed: u64) -> Writer {
+    /// Chooses dims. These of tiles have rows and columns for tiles of GPUs.
+    fn new(seed: u64, is_of_tiles: bool) -> Writer {
         let mut random = Random(seed ^ 0x0c0_41ac);
         let dims = loop {
             let dims = Writer::dims(&mut random);
-            if dims.iter().map(|dim| dim.extent).product::<usize>() <= PRODUCTS_MAX {
+            let count =
+                |role| dims.iter().filter(|dim| dim.role == role).map(|dim| dim.extent).product::<usize>();
+            let all = dims.iter().map(|dim| dim.extent).product::<usize>();
+            let has_tiles = [Role::Row, Role::Column].into_iter().all(|role| count(role) >= 32);
+            if is_of_tiles && has_tiles && all <= 4 * PRODUCTS_MAX || !is_of_tiles && all <= PRODUCTS_MAX {
                 break dims;
             }
         };
@@ -270,7 +275,12 @@ impl Writer {
 
 impl Function {
     fn new(seed: u64) -> Function {
-        Writer::new(seed).finish()
+        Writer::new(seed, false).finish()
+    }
+
+    /// Returns a function whose rows and columns are enough for tiles of GPUs.
+    fn of_tiles(seed: u64) -> Function {
+        Writer::new(seed, true).finish()
     }
 
     fn graph(&self) -> Graph {
@@ -378,20 +388,33 @@ fn random_contractions_agree_with_the_reference() {
 /// A few functions suffice, because simulated GPUs are slow.
 #[test]
 fn random_contractions_agree_on_gpus() {
-    for seed in (0..FUNCTIONS).step_by(16) {
-        let function = Function::new(seed);
+    let mut tiles = 0;
+    for seed in 0..FUNCTIONS / 8 {
+        let function = Function::of_tiles(seed);
         let graph = function.graph();
         let values = function.values(seed);
         let expect = interpret(&graph, &values, &function.symbols(&graph), Rounding::None);
         let has_doubles = graph.nodes.iter().any(|node| node.dtype == DType::F64);
+        let off = plan(Graph { fusing: Fusing::Off, ..graph.clone() }, &Target::ALL);
+        let fused = plan(graph.clone(), &Target::ALL);
+        let is_tiled = fused.programs.iter().filter(|program| program.target == Target::Ptx).any(|program| {
+            let variants = program.steps.iter().flat_map(|step| step.variants.iter());
+            variants
+                .flat_map(|variant| variant.launches.iter())
+                .any(|launch| launch.kernel.contains("_tiles"))
+        });
+        tiles += u64::from(is_tiled);
         for (kind, device) in devices::devices() {
             if kind == devices::Kind::Cpu || has_doubles && kind == devices::Kind::Wgpu {
                 continue;
             }
-            let plan = plan(graph.clone(), &Target::ALL);
             let slack = if kind == devices::Kind::Wgpu { 8.0 } else { 1.0 };
-            let got = function.execute(&plan, &values, &device);
-            function.check(&device.to_string(), &graph, &got, &expect, slack);
+            for (what, plan) in [("fused", &fused), ("unfused", &off)] {
+                let got = function.execute(plan, &values, &device);
+                function.check(&format!("{device}, {what}"), &graph, &got, &expect, slack);
+            }
         }
     }
+    // Other functions are reductions.
+    assert!(tiles >= FUNCTIONS / 24, "{tiles} functions have kernels of tiles");
 }

@@ -19,6 +19,7 @@ use crate::kernel::{Launch, ScalarValue};
 mod arenas;
 mod errors;
 mod launches;
+mod products;
 mod reuse;
 mod rows;
 mod subgroups;
