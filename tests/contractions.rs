@@ -556,7 +556,7 @@ fn threads_do_not_change_a_bit() {
                 let (b, s) = (line(n)?, line(m)?);
                 let finished = biased(&tensor(&x, [m, k])?, &tensor(&w, [n, k])?, &b, &s)?.to_vec()?;
                 let other = tt(&tensor(&x, [k, m])?, &tensor(&w, [n, k])?)?.to_vec()?;
-                Ok::<_, fusion::Error>([plain, finished, other].concat())
+                Ok::<_, Error>([plain, finished, other].concat())
             })
         };
         let [one, two, seven] = [1, 2, 7].map(|threads| run(threads).expect("it runs"));
