@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::kernel::{
     Buffer, Builder, Builtin, Carried, Expr, Fold, Kernel, Lanes, LoopKind, Scope, Shared, SharedId,
-    SharedLen, Shuffle, Stmt, ThreadMap, Type, Uniform, Value, Values, WARP, has_matrices,
+    SharedLen, Shuffle, Stmt, ThreadMap, Type, Uniform, Value, Values, WARP,
 };
 use crate::ir::op::Op;
 use crate::ops::Lower;
@@ -36,7 +36,6 @@ pub fn legalize(mut kernel: Kernel, dialect: Dialect) -> Kernel {
         shared: &mut kernel.shared,
         threads: kernel.threads,
         has_exchange: false,
-        has_matrices: has_matrices(&body),
         renamed: FxHashMap::default(),
     };
     let mut out = Vec::new();
@@ -56,8 +55,6 @@ struct Legalizer<'k> {
     threads: ThreadMap,
     /// True if the blocks of a cluster have exchanged values in the current iteration.
     has_exchange: bool,
-    /// True if the kernel runs on GPUs with products of matrices only.
-    has_matrices: bool,
     renamed: FxHashMap<Value, Value>,
 }
 
@@ -343,7 +340,9 @@ impl Legalizer<'_> {
         let dtype = self.types[args[args.len() - 1].0 as usize].dtype;
         match self.dialect.lower(op, dtype) {
             Lower::Native(_) => out.push(Stmt::Let(value, Expr::Apply(op, args))),
-            Lower::Recent(..) if self.has_matrices => out.push(Stmt::Let(value, Expr::Apply(op, args))),
+            Lower::Recent(..) if self.threads.has_matrices => {
+                out.push(Stmt::Let(value, Expr::Apply(op, args)))
+            }
             Lower::Expand(expand) | Lower::Recent(_, expand) => {
                 self.replace(value, out, |b| expand(b, &args))
             }

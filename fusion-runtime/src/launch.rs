@@ -91,8 +91,8 @@ impl LaunchConfig {
 
     /// Returns the configuration for `tiles` tiles, each by a team of `team` threads with so many bytes of shared memory.
     ///
-    /// A team, which is larger than a warp, is a block. The grid covers the tiles, as far as the device allows; `resident` makes blocks loop over
-    /// tiles. `KernelText` has the team and the bytes of a kernel.
+    /// A team, which is larger than a warp, is a block. The grid covers the tiles, as far as the device allows;
+    /// `resident` makes blocks loop over tiles. `KernelText` has the team and the bytes of a kernel.
     ///
     /// ```
     /// use fusion_runtime::{DeviceFacts, LaunchConfig};

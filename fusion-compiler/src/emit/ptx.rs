@@ -26,7 +26,7 @@ use super::{Writer, fill, identifier, template};
 use crate::ir::dtype::{Class, Const, DType};
 use crate::ir::kernel::{
     BufferId, Builtin, Expr, IndexWidth, Kernel, Lanes, Scope, SharedId, SharedLen, Shuffle, Stmt, Type,
-    Value, WARP, has_matrices,
+    Value, WARP,
 };
 use crate::target::{CLUSTER_MAX, Dialect};
 
@@ -48,7 +48,7 @@ pub fn ptx(kernel: &Kernel) -> String {
     let mut out = Writer::of_assembly();
     let header = match kernel.threads.cluster {
         true => CLUSTER_HEADER,
-        false if has_matrices(&kernel.body) => MATRIX_HEADER,
+        false if kernel.threads.has_matrices => MATRIX_HEADER,
         false => HEADER,
     };
     header.iter().for_each(|line| out.line(line));

@@ -27,7 +27,7 @@ use super::op::Op;
 pub use builder::Builder;
 pub use builtin::Builtin;
 pub use fold::{FOLD_LANES, FOLD_LANES_WIDE, Fold, fold_rounds};
-pub use visit::{has_matrices, statements};
+pub use visit::statements;
 
 /// A value of the kernel that the id belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -452,7 +452,7 @@ pub struct ThreadMap {
     pub cyclic: bool,
     /// True if the blocks of a cluster share an iteration. Each block is then a team.
     pub cluster: bool,
-    /// True if the warps of a team multiply matrices in their registers.
+    /// True if the warps of a team multiply matrices in their registers, for which the kernel needs `sm_80`.
     pub has_matrices: bool,
 }
 

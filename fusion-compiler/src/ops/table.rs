@@ -503,7 +503,7 @@ ops! {
         Recent("cvt.rn.bf16x2.f32 {d}, 0f00000000, {0};", narrow::to_bf16), narrow::to_bf16);
     ToTf32 = OpInfo {
         ptx: numbers(Native("cvt.rna.tf32.f32 {d}, {0};"), Never, Never), typing: Typing::Encode,
-        eval: Eval { float: |x| float::tf32_bits(x[0] as f32).into(), int: |_, _| 0 }, ..OpInfo::NONE
+        eval: Eval { float: |x| narrow::tf32_bits(x[0] as f32).into(), int: |_, _| 0 }, ..OpInfo::NONE
     };
     FromBf16 = decode(|x, _| half::bf16::from_bits(x[0] as u16).to_f32().to_bits().into(), Expand(narrow::from_bf16), narrow::from_bf16);
     IsNan = test("isnan", |x| f64::from(x[0].is_nan()),

@@ -89,7 +89,7 @@ pub struct TileShape {
     pub rows: u16,
     /// Number of columns.
     pub cols: u16,
-    /// Steps of the depth between two barriers; of matrices, the bytes of these steps.
+    /// Steps of the depth between two barriers.
     pub depth: u16,
     /// Number of threads of the team.
     pub threads: u32,
@@ -102,7 +102,7 @@ pub struct TileShape {
 }
 
 /// Bytes along the depth of a panel of matrices.
-pub(super) const PANEL_BYTES: u16 = 64;
+pub const PANEL_BYTES: u16 = 64;
 
 /// Number of stages of panels that tiles of matrices have in shared memory: one in use, the others being copied.
 pub const PANEL_STAGES: u16 = 3;

@@ -84,8 +84,8 @@ const DEPTH_PARTS: DepthParts = DepthParts {
     tiles_max: ptx::DEPTH_PARTS_TILES_MAX,
 };
 
-/// Returns a square tile of four warps.
+/// Returns a square tile of four warps, for factors of 16-bit floats.
 const fn of_matrices(rows: u16) -> TileShape {
     let (cols, of_matrices) = (rows, true);
-    TileShape { rows, cols, depth: PANEL_BYTES, threads: 128, size_max: 4, elements_min: 0, of_matrices }
+    TileShape { rows, cols, depth: PANEL_BYTES / 2, threads: 128, size_max: 4, elements_min: 0, of_matrices }
 }

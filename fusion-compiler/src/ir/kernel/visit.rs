@@ -120,13 +120,6 @@ pub fn statements(body: &[Stmt]) -> impl Iterator<Item = &Stmt> {
     })
 }
 
-/// Returns true if a body needs an instruction set with products of matrices and asynchronous copies (`sm_80`).
-pub fn has_matrices(body: &[Stmt]) -> bool {
-    statements(body).any(|stmt| {
-        matches!(stmt, Stmt::AsyncCopy(_) | Stmt::Let(_, Expr::LoadMatrices(..) | Expr::MatrixProduct(..)))
-    })
-}
-
 impl Stmt {
     /// Returns the statements of a loop, a vector loop or a conditional; none for other statements.
     pub fn body(&self) -> &[Stmt] {

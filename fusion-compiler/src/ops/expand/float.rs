@@ -15,11 +15,6 @@ pub(super) const INFINITY_BITS: i32 = 0x7f80_0000;
 const SIGN_BIT: i32 = i32::MIN;
 const MAGNITUDE_BITS: i32 = i32::MAX;
 
-/// Returns the bits of the nearest number with a significand of 11 bits, ties away from zero.
-pub(crate) fn tf32_bits(x: f32) -> u32 {
-    if x.is_nan() { x.to_bits() } else { (x.to_bits() + 0x1000) & !0x1fff }
-}
-
 /// Returns the bits without the sign.
 pub(super) fn magnitude(x: Term<'_>) -> Term<'_> {
     x.bits() & MAGNITUDE_BITS

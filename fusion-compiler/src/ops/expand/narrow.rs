@@ -67,6 +67,11 @@ pub(crate) fn to_bf16(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
+/// Returns the bits of the nearest number with a significand of 11 bits, ties away from zero.
+pub(crate) fn tf32_bits(x: f32) -> u32 {
+    if x.is_nan() { x.to_bits() } else { (x.to_bits() + 0x1000) & !0x1fff }
+}
+
 /// Drops the last `dropped` bits, rounding to nearest, ties to even.
 fn to_even(bits: Term<'_>, dropped: i32) -> Term<'_> {
     half_added(bits, dropped) >> dropped

@@ -20,7 +20,7 @@ use crate::ir::kernel::{
 };
 use crate::ir::op::Op;
 use crate::ir::plan::{Condition, Footprint, Space, UniformArg};
-use crate::target::{TargetFacts, TileShape};
+use crate::target::{PANEL_BYTES, TargetFacts, TileShape};
 
 const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
 
@@ -49,12 +49,10 @@ pub(super) fn tiles(
     let config = |shape, index, aligned| TileConfig { shape, index, aligned };
     let matrices = of.matrices(work);
     let has_matrices = matrices.is_some();
-    // A line along the depth has as many bytes for each dtype.
-    let of_size = |mut shape: TileShape| {
-        if shape.of_matrices {
-            shape.depth /= matrices.map_or(1, DType::size) as u16;
-        }
-        shape
+    // Panels have as many bytes along the depth for each dtype.
+    let of_dtype = |shape: TileShape| match matrices {
+        Some(dtype) if shape.of_matrices => TileShape { depth: PANEL_BYTES / dtype.size() as u16, ..shape },
+        _ => shape,
     };
     // Operands that need wide positions are rare, so one kernel is enough for them. The last shape is enough for
     // narrow floats on devices without products of matrices.
@@ -63,7 +61,7 @@ pub(super) fn tiles(
         true => has_matrices,
         false => has_elements || **shape == last,
     };
-    let narrow: Vec<TileShape> = shapes.iter().filter(fits).copied().map(of_size).collect();
+    let narrow: Vec<TileShape> = shapes.iter().filter(fits).copied().map(of_dtype).collect();
     // The smallest tiles give the most teams.
     let smallest = [true, false].map(|of_matrices| {
         let is_kept = if of_matrices { has_matrices } else { has_elements };
