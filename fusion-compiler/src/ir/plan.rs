@@ -463,6 +463,10 @@ pub enum Footprint {
     /// The kernel skips the elements of the space that need elements outside of one of its windows. Launches
     /// for all combinations of windows compute each element once.
     Windows(IndexMap),
+    /// Elements of the first half of a buffer, which the binding after it continues. WGSL only.
+    LowerHalf,
+    /// Elements of the second half of a buffer, which another binding starts. WGSL only.
+    UpperHalf,
 }
 
 /// The position at which each element of the space is read: `start + Σ coordinate · stride`.

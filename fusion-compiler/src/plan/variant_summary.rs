@@ -7,6 +7,9 @@ use crate::ir::kernel::{Buffer, IndexWidth, Lanes, Type};
 use crate::ir::plan::{BufferArg, Condition, Factor, Footprint, Slot, Target, Text, VariantSummary};
 use crate::schedule::Scheduled;
 
+/// The way in which most kernels bind their operands.
+const WHOLE: &str = "whole";
+
 /// Properties in which variants differ.
 struct Traits {
     /// Number of kernels that run by themselves.
@@ -25,8 +28,8 @@ struct Traits {
     tiles: Option<String>,
     /// True if positions have 64 bits.
     wide: bool,
-    /// True if large operands are seen through windows.
-    windows: bool,
+    /// Way in which large operands are bound.
+    operands: &'static str,
 }
 
 /// Summarizes the variants of a group for a target, given the launches of each config.
@@ -59,7 +62,11 @@ fn traits(launches: &[Scheduled]) -> Traits {
         // Aligned tiles are read by vectors.
         Lanes::Loop | Lanes::Tile(..) => 1,
     };
-    let windows = |buffer: &BufferArg| matches!(buffer.footprint, Footprint::Windows(_));
+    let way = |buffer: &BufferArg| match buffer.footprint {
+        Footprint::Windows(_) => Some("windowed"),
+        Footprint::LowerHalf | Footprint::UpperHalf => Some("halved"),
+        Footprint::Linear(_) | Footprint::Strided { .. } | Footprint::Whole => None,
+    };
     let kernels = || launches.iter().map(|launch| &launch.kernel);
     Traits {
         launches: launches.iter().filter(|launch| !launch.of_blocks).count(),
@@ -70,7 +77,7 @@ fn traits(launches: &[Scheduled]) -> Traits {
         line: launches.iter().any(|launch| launch.line),
         tiles: launches.iter().find_map(tiles),
         wide: kernels().any(|kernel| kernel.index == IndexWidth::Bits64),
-        windows: launches.iter().any(|launch| launch.buffers.iter().any(windows)),
+        operands: launches.iter().flat_map(|launch| &launch.buffers).find_map(way).unwrap_or(WHOLE),
     }
 }
 
@@ -144,8 +151,8 @@ fn on_gpu(traits: &[Traits]) -> Vec<String> {
     if traits.iter().any(|one| one.wide) {
         kinds.push(either(traits, |one| word(if one.wide { "64" } else { "32" })) + "-bit index");
     }
-    if traits.iter().any(|one| one.windows) {
-        kinds.push(either(traits, |one| word(if one.windows { "windowed" } else { "whole" })) + " operands");
+    if traits.iter().any(|one| one.operands != WHOLE) {
+        kinds.push(either(traits, |one| word(one.operands)) + " operands");
     }
     kinds
 }

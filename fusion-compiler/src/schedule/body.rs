@@ -54,7 +54,12 @@ const BINDING_BYTES: i64 = 128 << 20;
 pub(super) fn is_windowed(work: &Work<'_>, operand: &Operand) -> bool {
     !operand.moved
         && footprint(work.graph, work.group, operand) == Footprint::Whole
-        && bytes(work.graph, operand).as_const().is_none_or(|bytes| bytes > BINDING_BYTES)
+        && is_large(work, operand)
+}
+
+/// Returns true if an operand may not fit in one binding.
+pub(super) fn is_large(work: &Work<'_>, operand: &Operand) -> bool {
+    bytes(work.graph, operand).as_const().is_none_or(|bytes| bytes > BINDING_BYTES)
 }
 
 /// A level of the body, outermost first.
@@ -95,6 +100,8 @@ pub(super) struct Body<'w> {
     pub(super) kernel: Kernel,
     /// What is behind the kernel's buffers.
     pub(super) buffers: Vec<BufferArg>,
+    /// Operands in halves, each with the buffer of its upper half.
+    uppers: Vec<(BufferId, BufferId)>,
     /// Rows, columns and steps of the tile at hand that are within the space: true for each. Others are not read.
     pub(super) masks: Vec<Value>,
     /// True if elements of a tile that lie side by side are aligned vectors.
@@ -136,6 +143,7 @@ impl<'w> Body<'w> {
             row_moves: vec![],
             kernel,
             buffers: vec![],
+            uppers: vec![],
             masks: vec![],
             aligned: true,
             is_there: None,
@@ -569,8 +577,44 @@ impl<'w> Body<'w> {
         let masks: Vec<Value> = self.masks.iter().copied().filter(own).chain(moved).collect();
         let mask = masks.into_iter().reduce(|all, one| self.at(level).apply(Op::And, &[all, one]));
         let at = Address { aligned, ..at };
-        let read = mask.map_or(Expr::Load(at), |mask| Expr::LoadWhere(at, mask));
-        self.at(level).bind(Type { dtype, lanes: lanes_of_all }, read)
+        let ty = Type { dtype, lanes: lanes_of_all };
+        let Some(halves) = self.halves(level, at) else {
+            let read = mask.map_or(Expr::Load(at), |mask| Expr::LoadWhere(at, mask));
+            return self.at(level).bind(ty, read);
+        };
+        let mut b = self.at(level);
+        let [lower, upper] = halves.map(|(at, within)| {
+            let mask = mask.map_or(within, |mask| b.apply(Op::And, &[mask, within]));
+            b.bind(ty, Expr::LoadWhere(at, mask))
+        });
+        let [(_, within), _] = halves;
+        b.apply(Op::Select, &[within, lower, upper])
+    }
+
+    /// Binds the halves of operands by themselves.
+    pub(super) fn halve(&mut self, operands: &[BufferId]) {
+        for &lower in operands {
+            self.buffers[usize::from(lower.0)].footprint = Footprint::LowerHalf;
+            let upper = self.bind(&self.work.operands[usize::from(lower.0)], Footprint::UpperHalf);
+            self.uppers.push((lower, upper));
+        }
+    }
+
+    /// Returns the places in both halves that a place stands for, each with a mask that is true for one of them, if
+    /// the operand is bound in halves.
+    pub(super) fn halves(&mut self, level: Level, at: Address) -> Option<[(Address, Value); 2]> {
+        let &(lower, upper) = self.uppers.iter().find(|(lower, _)| *lower == at.buffer)?;
+        let name = &self.kernel.buffer(lower).name;
+        let [window, ahead] = ["window", "offset"].map(|what| format!("{what} of {name}"));
+        let window = self.uniform(UniformArg::Window(lower.0), DType::Index, &window);
+        let [from, to] =
+            [lower, upper].map(|of| self.uniform(UniformArg::Offset(of.0), DType::Index, &ahead));
+        let ahead = self.top().apply(Op::Sub, &[to, from]);
+        let mut b = self.at(level);
+        let index = b.apply(Op::Add, &[at.index, ahead]);
+        let within = b.apply(Op::Lt, &[at.index, window]);
+        let beyond = b.apply(Op::Le, &[window, at.index]);
+        Some([(at, within), (Address { buffer: upper, index, ..at }, beyond)])
     }
 
     /// Where positions of values of a level are found: per run of lanes, or per thread. Runs along a row are within it.

@@ -170,9 +170,7 @@ impl Body<'_> {
                 let index = self.rebase(buffer, level, index);
                 Address { stride: per as u32, phase, ..Address::new(buffer, index) }
             }
-            Footprint::Linear(_) | Footprint::Strided { .. } | Footprint::Whole | Footprint::Windows(_) => {
-                self.strided(buffer, level, (at, lanes), place)
-            }
+            _ => self.strided(buffer, level, (at, lanes), place),
         }
     }
 

@@ -33,13 +33,15 @@ pub(super) fn merge(kernel: &mut Kernel, buffers: &mut Vec<BufferArg>) {
     merge_uniforms(kernel, &stands);
 }
 
-/// Returns true if two buffers read the same tensor, either at any of its elements.
+/// Returns true if two buffers read the same tensor, either at any of its elements, or the same half of it.
 fn is_view(known: &BufferArg, other: &BufferArg) -> bool {
-    let is_read = |buffer: &BufferArg| {
-        let is_plain = matches!(buffer.footprint, Footprint::Linear(_) | Footprint::Whole);
-        buffer.access == Access::Read && !buffer.uniform && is_plain
-    };
-    known.slot == other.slot && is_read(known) && is_read(other)
+    let is_read = |buffer: &BufferArg| buffer.access == Access::Read && !buffer.uniform;
+    let is_plain = |buffer: &BufferArg| matches!(buffer.footprint, Footprint::Linear(_) | Footprint::Whole);
+    let is_half =
+        |buffer: &BufferArg| matches!(buffer.footprint, Footprint::LowerHalf | Footprint::UpperHalf);
+    let are_alike =
+        is_plain(known) && is_plain(other) || is_half(known) && known.footprint == other.footprint;
+    known.slot == other.slot && is_read(known) && is_read(other) && are_alike
 }
 
 fn for_each_place(body: &mut [Stmt], visit: &mut impl FnMut(&mut Address)) {

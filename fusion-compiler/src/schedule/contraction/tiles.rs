@@ -6,14 +6,14 @@
 //! factor outside of its tensors are 0 after its prologue, and elements of a tile outside of the space are not
 //! stored.
 
-use super::super::body::{Addressing, Body, Level, Place};
+use super::super::body::{Addressing, Body, Level, Place, is_large};
 use super::super::space::{SpaceDim, bytes, dims_along, product, width_conditions, widths};
 use super::super::{Config, Scheduled, Scratch, Work};
 use super::Product;
 use crate::fuse::Load;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
-use crate::ir::graph::{AxisId, Math, NodeId, NodeKind};
+use crate::ir::graph::{Access, AxisId, Math, NodeId, NodeKind};
 use crate::ir::kernel::{
     ASYNC_COPY_BYTES, Address, BufferId, Builtin, Carried, Expr, IndexWidth, Lanes, LoopKind, Stmt,
     ThreadMap, Type, Value,
@@ -23,6 +23,9 @@ use crate::ir::plan::{Condition, Footprint, Space, UniformArg};
 use crate::target::{PANEL_BYTES, TargetFacts, TileShape};
 
 const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
+
+/// Largest alignment of the start of a binding that a device may ask for, in bytes.
+const BINDING_ALIGN: i64 = 256;
 
 /// Lanes of an access to elements next to each other.
 const VECTOR: i64 = 4;
@@ -34,6 +37,8 @@ pub(super) struct TileConfig {
     index: IndexWidth,
     /// True if elements next to each other are aligned vectors.
     aligned: bool,
+    /// True if the halves of large operands are bound by themselves.
+    halved: bool,
 }
 
 /// Returns the configs that compute a product and its elements in tiles, in order of preference.
@@ -46,7 +51,7 @@ pub(super) fn tiles(
     let size = work.graph.node(of.sum).dtype.size();
     let shapes: Vec<TileShape> = shapes.iter().filter(|shape| size <= shape.size_max).copied().collect();
     let last = shapes[shapes.len() - 1];
-    let config = |shape, index, aligned| TileConfig { shape, index, aligned };
+    let config = |shape, index, aligned| TileConfig { shape, index, aligned, halved: false };
     let matrices = of.matrices(work);
     let has_matrices = matrices.is_some();
     // Panels have as many bytes along the depth for each dtype.
@@ -74,12 +79,14 @@ pub(super) fn tiles(
             of.by_parts(work, facts, (config(shape, IndexWidth::Bits32, true), parts), scratch)
         })
         .collect();
+    let halved = TileConfig { halved: true, ..config(last, IndexWidth::Bits32, false) };
+    let halved = (!to_halve(work, facts).is_empty()).then_some(halved);
     let configs = widths(work, facts).into_iter().flat_map(|index| {
         let aligned = narrow.iter().filter(move |_| index == IndexWidth::Bits32);
         let aligned = aligned.map(|&shape| config(shape, index, true)).collect::<Vec<_>>();
         aligned.into_iter().chain([config(last, index, false)])
     });
-    let whole = configs.map(|config| vec![Tiled::new(of, work, facts, config).scheduled()]);
+    let whole = configs.chain(halved).map(|config| vec![Tiled::new(of, work, facts, config).scheduled()]);
     by_parts.into_iter().chain(whole).collect()
 }
 
@@ -105,6 +112,25 @@ impl Product {
         let is_sum = work.graph.node(self.sum).dtype == DType::F32 && dtypes[0] == dtypes[1];
         dtypes[0].filter(|_| is_sum)
     }
+}
+
+/// Returns the operands whose halves a kernel binds by themselves where they are large, as far as a device has
+/// bindings.
+fn to_halve(work: &Work<'_>, facts: &TargetFacts) -> Vec<BufferId> {
+    // A kernel stores the elements of each half by themselves, so it would read elements that it has stored.
+    let updates = work.operands.iter().any(|operand| operand.access == Access::ReadWrite);
+    if !facts.rebased || updates {
+        return vec![];
+    }
+    let operands = (0..).map(BufferId).zip(&work.operands);
+    let large = operands.filter(|(_, operand)| operand.axes.len() > 1 && is_large(work, operand));
+    let left = facts.buffers_max.saturating_sub(work.operands.len());
+    large.map(|(id, _)| id).take(left).collect()
+}
+
+/// Returns the most bytes of a binding for half of a tensor, wherever the tensor starts in its buffer.
+fn half_bytes(bytes: DimExpr) -> DimExpr {
+    bytes.ceil_div(DimExpr::constant(2)) + DimExpr::constant(2 * BINDING_ALIGN)
 }
 
 /// Returns the node whose elements a factor has, apart from a conversion.
@@ -192,6 +218,7 @@ impl<'w> Tiled<'w> {
         let all = self.dims.concat();
         let sight = (self.config.index, Addressing::Whole);
         let mut body = Body::new(self.work, self.facts, &all, self.name(), sight);
+        body.halve(&self.halved());
         body.set_threads(ThreadMap {
             team: shape.threads,
             has_matrices: shape.of_matrices,
@@ -216,14 +243,15 @@ impl<'w> Tiled<'w> {
     }
 
     fn name(&self) -> String {
-        let TileConfig { shape, index, aligned } = self.config;
+        let TileConfig { shape, index, aligned, halved } = self.config;
         let vector = match aligned {
             true if shape.of_matrices => "_matrices".into(),
             true => format!("_v{VECTOR}"),
             false => String::new(),
         };
         let wide = if index == IndexWidth::Bits64 { "_wide" } else { "" };
-        format!("{}_tiles{}x{}{vector}{wide}", self.work.name, shape.rows, shape.cols)
+        let halved = if halved { "_halved" } else { "" };
+        format!("{}_tiles{}x{}{vector}{wide}{halved}", self.work.name, shape.rows, shape.cols)
     }
 
     /// Returns the coordinates of the batch, the first row and the first column of a tile.
@@ -342,14 +370,24 @@ impl<'w> Tiled<'w> {
     /// Stores the elements of a tile inside of the space.
     fn store(&self, body: &mut Body<'_>, place: &Place, within: [Value; 2]) {
         body.masks = within.into();
-        let mut stores = Vec::new();
+        let cond = body.item().apply(Op::And, &within);
+        let (mut whole, mut halves) = (Vec::new(), Vec::new());
         for (store, &buffer) in self.work.group.stores.iter().zip(&self.work.stores) {
             let value = body.value(store.node, &vec![], place);
             let at = body.position(buffer, Level::Item, (&vec![], Lanes::ONE), place);
-            stores.push(Stmt::Store(Address { aligned: self.config.aligned, ..at }, value));
+            let at = Address { aligned: self.config.aligned, ..at };
+            match body.halves(Level::Item, at) {
+                None => whole.push(Stmt::Store(at, value)),
+                Some(both) => halves.extend(both.map(|(at, in_half)| {
+                    let cond = body.item().apply(Op::And, &[cond, in_half]);
+                    Stmt::If { cond, body: vec![Stmt::Store(at, value)] }
+                })),
+            }
         }
-        let cond = body.item().apply(Op::And, &within);
-        body.item.push(Stmt::If { cond, body: stores });
+        if !whole.is_empty() {
+            body.item.push(Stmt::If { cond, body: whole });
+        }
+        body.item.extend(halves);
     }
 
     fn finished(&self, body: Body<'_>) -> Scheduled {
@@ -357,7 +395,10 @@ impl<'w> Tiled<'w> {
         let (mut kernel, mut buffers) = body.finish();
         // A tile is a box of the space.
         for (buffer, arg) in kernel.buffers.iter_mut().zip(&mut buffers) {
-            (buffer.strided, arg.footprint) = (false, Footprint::Whole);
+            buffer.strided = false;
+            if !matches!(arg.footprint, Footprint::LowerHalf | Footprint::UpperHalf) {
+                arg.footprint = Footprint::Whole;
+            }
         }
         let [batch, ..] = &self.dims;
         let [down, across] = self.tiles_per_product();
@@ -371,6 +412,11 @@ impl<'w> Tiled<'w> {
         };
         let bytes = self.shared_bytes();
         Scheduled { row_memory: DimExpr::constant(bytes), ..Scheduled::new(when, (kernel, buffers), space) }
+    }
+
+    /// Returns the operands whose halves are bound by themselves.
+    fn halved(&self) -> Vec<BufferId> {
+        if self.config.halved { to_halve(self.work, self.facts) } else { vec![] }
     }
 
     /// Returns the bytes of shared memory whose size is set at launch.
@@ -396,8 +442,12 @@ impl<'w> Tiled<'w> {
             when.push(Condition::Shares(DimExpr::constant(self.shared_bytes())));
         }
         if facts.rebased {
-            let whole = work.operands.iter().filter(|operand| !operand.axes.is_empty());
-            when.extend(whole.map(|operand| Condition::Binds(bytes(work.graph, operand))));
+            let (halved, operands) = (self.halved(), (0..).map(BufferId).zip(&work.operands));
+            let tensors = operands.filter(|(_, operand)| !operand.axes.is_empty());
+            when.extend(tensors.map(|(id, operand)| {
+                let bytes = bytes(work.graph, operand);
+                Condition::Binds(if halved.contains(&id) { half_bytes(bytes) } else { bytes })
+            }));
         }
         when.retain(|condition| condition.known() != Some(true));
         when.dedup();

@@ -141,7 +141,9 @@ impl<'a> PreparedLaunch<'a> {
                     strided = Some(StridedLayout { each: extent(each)?, inner: extent(inner)? });
                     Some(extent(each)?)
                 }
-                Footprint::Whole | Footprint::Windows(_) => None,
+                Footprint::Whole | Footprint::Windows(_) | Footprint::LowerHalf | Footprint::UpperHalf => {
+                    None
+                }
             };
             let is_tile = tile.is_some_and(|tile| usize::from(tile) == buffers.len());
             if let Some(per) = per.filter(|_| arg.access != Access::Read && !is_tile) {

@@ -104,6 +104,8 @@ impl Cut {
                     let at = |element: u64| (element * each).min(region.len as u64);
                     binding(arg, region, Chunk { start: at(chunk.start), end: at(chunk.end) }, align)
                 }
+                Footprint::LowerHalf => halves(arg, region, align)[0],
+                Footprint::UpperHalf => halves(arg, region, align)[1],
                 Footprint::Strided { .. } | Footprint::Whole | Footprint::Windows(_) => {
                     whole(arg, region, align)
                 }
@@ -149,7 +151,7 @@ impl Cut {
         let read = Read { buffer, start: lead + start.checked_mul(size)?, size };
         let same = |slide: &&mut Slide| match &launch.buffers[slide.buffers[0].buffer].footprint {
             Footprint::Windows(other) => other.dims == map.dims,
-            Footprint::Linear(_) | Footprint::Strided { .. } | Footprint::Whole => false,
+            _ => false,
         };
         if let Some(slide) = self.slides.iter_mut().find(same) {
             slide.buffers.push(read);
@@ -203,6 +205,10 @@ pub(super) fn chunk_elements(
                 if room == 0 { quantum * size * per + align + GRANULE } else { 0 }
             }
             Footprint::Strided { .. } | Footprint::Whole => all.end - all.start,
+            Footprint::LowerHalf | Footprint::UpperHalf => {
+                let bytes = halves(arg, region, align).map(|half| half.end - half.start);
+                bytes.into_iter().max().filter(|&bytes| bytes > most).unwrap_or(0)
+            }
             Footprint::Windows(_) if region.len as u64 > POSITIONS => {
                 let what = format!(
                     "`{}` reading {} elements of one tensor out of order: at most 2³² can be; call it on pieces of the tensor",
@@ -237,6 +243,17 @@ fn window_bytes(backend: &WgpuBackend) -> u64 {
 
 fn whole(arg: &BufferArg, region: &Region<'_>, align: u64) -> BindingWindow {
     binding(arg, region, Chunk { start: 0, end: region.len as u64 }, align)
+}
+
+/// Returns windows for both halves of a region. The upper half of a region that has only one is never read.
+fn halves(arg: &BufferArg, region: &Region<'_>, align: u64) -> [BindingWindow; 2] {
+    let all = whole(arg, region, align);
+    let middle = all.start + ((all.end - all.start) / 2).next_multiple_of(align);
+    if middle >= all.end {
+        // Every binding has a size.
+        return [all, BindingWindow { start: 0, end: GRANULE }];
+    }
+    [BindingWindow { end: middle, ..all }, BindingWindow { start: middle, ..all }]
 }
 
 /// Returns the window for elements of a region. An empty range binds the start of the buffer, which always
