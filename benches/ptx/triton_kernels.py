@@ -129,6 +129,28 @@ def product(x, w, out, n, k, SIZE: tl.constexpr):
     tl.store(out + row[:, None] * n + col[None, :], sums)
 
 
+@triton.jit
+def layer(
+    x, w, b, out, m, n, k, x_batch, x_row, x_step, w_batch, w_step, w_col, IS_GELU: tl.constexpr, SIZE: tl.constexpr
+):
+    row = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+    col = tl.program_id(1) * SIZE + tl.arange(0, SIZE)
+    batch = tl.program_id(2)
+    rows, cols = (row < m)[:, None], (col < n)[None, :]
+    sums = tl.zeros((SIZE, SIZE), tl.float32)
+    for start in range(0, k, 32):
+        step = start + tl.arange(0, 32)
+        left = x + batch * x_batch + row[:, None] * x_row + step[None, :] * x_step
+        right = w + batch * w_batch + step[:, None] * w_step + col[None, :] * w_col
+        left = tl.load(left, mask=rows & (step < k)[None, :], other=0.0)
+        right = tl.load(right, mask=cols & (step < k)[:, None], other=0.0)
+        sums = tl.dot(left, right, sums, input_precision="ieee")
+    if IS_GELU:
+        sums += tl.load(b + col, mask=col < n)[None, :]
+        sums = 0.5 * sums * (1.0 + tl.erf(sums * 0.70710678))
+    tl.store(out + batch * m * n + row[:, None] * n + col[None, :], sums, mask=rows & cols)
+
+
 KERNELS = [
     gate, chain, gelu_of, swiglu, softmax_rows, layer_norm_rows, rms_norm_rows, token_loss, sum_of_squares, adamw,
     product,
@@ -177,9 +199,31 @@ def call(torch, workload, arrays):
         losses = torch.empty(len(first), device="cuda")
         each = launched(torch, token_loss, given, losses, SIZE, THREADS // 32, len(first), first.shape[-1])
         return lambda: each().mean()
+    if workload.startswith("matmul_") or workload == "linear_gelu":
+        return product_of(torch, workload, *given)
     if kernel := lines.get(workload):
         return launched(torch, kernel, given, first, SIZE, THREADS // 32, triton.cdiv(first.numel(), SIZE))
     return None
+
+
+def product_of(torch, workload, x, w, bias=None):
+    """Returns a function that multiplies factors of any layout, exactly as `f32`."""
+    x = x.mT if workload in ("matmul_tn", "matmul_tt") else x
+    w = w.mT if workload in ("matmul_nt", "matmul_tt", "linear_gelu") else w
+    m, k, n = x.shape[-2], x.shape[-1], w.shape[-1]
+    batch = [1, *x.shape[:-2]][-1]
+    batches = [x.stride(0), w.stride(0)] if batch > 1 else [0, 0]
+    size = 128 if batch * m * n >= 1 << 22 else 64
+    grid = (triton.cdiv(m, size), triton.cdiv(n, size), batch)
+    strides = [batches[0], x.stride(-2), x.stride(-1), batches[1], w.stride(-2), w.stride(-1)]
+
+    def run():
+        out = torch.empty((*x.shape[:-1], n), device=x.device)
+        given = (x, w, x if bias is None else bias, out, m, n, k, *strides)
+        layer[grid](*given, IS_GELU=bias is not None, SIZE=size, num_warps=8 if size == 128 else 4)
+        return out
+
+    return run
 
 
 def launched(torch, kernel, given, like, size, warps, blocks, n=None):
