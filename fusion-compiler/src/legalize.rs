@@ -340,7 +340,7 @@ impl Legalizer<'_> {
         let dtype = self.types[args[args.len() - 1].0 as usize].dtype;
         match self.dialect.lower(op, dtype) {
             Lower::Native(_) => out.push(Stmt::Let(value, Expr::Apply(op, args))),
-            Lower::Recent(..) if self.threads.has_matrices => {
+            Lower::Recent(..) if self.threads.panels.are_copied() => {
                 out.push(Stmt::Let(value, Expr::Apply(op, args)))
             }
             Lower::Expand(expand) | Lower::Recent(_, expand) => {

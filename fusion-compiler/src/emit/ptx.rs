@@ -33,7 +33,7 @@ use crate::target::{CLUSTER_MAX, Dialect};
 /// The oldest instruction set that has everything emitted here …
 const HEADER: [&str; 3] = [".version 6.0", ".target sm_50", ".address_size 64"];
 /// … that which has products of matrices and asynchronous copies …
-const MATRIX_HEADER: [&str; 3] = [".version 7.0", ".target sm_80", ".address_size 64"];
+const COPIES_HEADER: [&str; 3] = [".version 7.0", ".target sm_80", ".address_size 64"];
 /// … and that which has clusters, and what their blocks send each other.
 const CLUSTER_HEADER: [&str; 3] = [".version 8.1", ".target sm_90", ".address_size 64"];
 
@@ -48,7 +48,7 @@ pub fn ptx(kernel: &Kernel) -> String {
     let mut out = Writer::of_assembly();
     let header = match kernel.threads.cluster {
         true => CLUSTER_HEADER,
-        false if kernel.threads.has_matrices => MATRIX_HEADER,
+        false if kernel.threads.panels.are_copied() => COPIES_HEADER,
         false => HEADER,
     };
     header.iter().for_each(|line| out.line(line));
@@ -166,6 +166,8 @@ struct Emitter<'k> {
     known: Vec<(BufferId, Value, Registers)>,
     /// Bytes that are known here of so many elements of a size.
     offsets: Vec<(Register, usize, Register)>,
+    /// Addresses that are known here, by base, index and size.
+    sums: Vec<((Register, Register, usize), Register)>,
     /// Where halves of vectors are in the memory for rows, if those are apart (`halve`).
     halves: Option<[Register; 2]>,
     /// Whether addresses are made as such kernels want them (`holds_apart`).
@@ -197,6 +199,7 @@ impl<'k> Emitter<'k> {
             addresses: vec![],
             known: vec![],
             offsets: vec![],
+            sums: vec![],
             halves: None,
             holds_apart: holds_apart(kernel),
             constants: FxHashMap::default(),
@@ -253,12 +256,13 @@ impl<'k> Emitter<'k> {
     }
 
     fn body(&mut self, body: &[Stmt]) {
-        let (known, offsets) = (self.known.len(), self.offsets.len());
+        let (known, offsets, sums) = (self.known.len(), self.offsets.len(), self.sums.len());
         let (places, starts) = (self.places.len(), self.starts.len());
         body.iter().for_each(|stmt| self.stmt(stmt));
         // A body may not run.
         self.known.truncate(known);
         self.offsets.truncate(offsets);
+        self.sums.truncate(sums);
         self.places.truncate(places);
         self.starts.truncate(starts);
     }

@@ -255,8 +255,8 @@ pub enum ClusterExchange {
 /// PTX only, from compute capability 8.0 on, formed by `legalize`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AsyncCopy {
-    /// Starts to copy `ASYNC_COPY_BYTES` from the address to an index of the shared memory. If the mask, the last
-    /// value, is false, the memory gets zeros and nothing is read.
+    /// Starts to copy `ASYNC_COPY_BYTES` from an aligned address, or one element of 4 or 8 bytes from another one, to
+    /// an index of the shared memory. If the mask, the last value, is false, the memory gets zeros and nothing is read.
     Start(Address, SharedId, Value, Value),
     /// Ends a group of copies of this thread.
     Commit,
@@ -264,7 +264,7 @@ pub enum AsyncCopy {
     Wait(u32),
 }
 
-/// Number of bytes that one asynchronous copy moves.
+/// Number of bytes that one asynchronous copy of a vector moves.
 pub const ASYNC_COPY_BYTES: usize = 16;
 
 /// A statement of a kernel.
@@ -452,14 +452,32 @@ pub struct ThreadMap {
     pub cyclic: bool,
     /// True if the blocks of a cluster share an iteration. Each block is then a team.
     pub cluster: bool,
-    /// True if the warps of a team multiply matrices in their registers, for which the kernel needs `sm_80`.
-    pub has_matrices: bool,
+    /// Way in which a team multiplies tiles.
+    pub panels: Panels,
+}
+
+/// Way in which a team multiplies tiles: panels of both factors, which are in shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Panels {
+    /// Threads compute elements, store them in panels, and multiply them.
+    Stored,
+    /// Asynchronous copies fill panels, some steps ahead, and threads multiply elements. Needs `sm_80`.
+    Copied,
+    /// Asynchronous copies fill panels, and warps multiply matrices in their registers. Needs `sm_80`.
+    Matrices,
+}
+
+impl Panels {
+    /// Returns true if asynchronous copies fill the panels.
+    pub fn are_copied(self) -> bool {
+        self != Panels::Stored
+    }
 }
 
 impl ThreadMap {
     /// The mapping to threads that each work alone.
     pub const ALONE: ThreadMap =
-        ThreadMap { team: 1, rows: 1, cyclic: false, cluster: false, has_matrices: false };
+        ThreadMap { team: 1, rows: 1, cyclic: false, cluster: false, panels: Panels::Stored };
 
     /// Returns the number of threads that share a row.
     pub fn per_row(self) -> u32 {

@@ -457,7 +457,7 @@ impl<'k> Verifier<'k> {
         }
     }
 
-    /// Verifies that a copy moves an aligned vector between elements of one type.
+    /// Verifies that a copy moves an aligned vector, or one element, between elements of one type.
     fn async_copy(&self, copy: &AsyncCopy) -> Result<(), String> {
         let AsyncCopy::Start(at, id, index, mask) = copy else { return Ok(()) };
         self.expect(*mask, Type { dtype: DType::Bool, lanes: Lanes::ONE })?;
@@ -466,11 +466,12 @@ impl<'k> Verifier<'k> {
         let (Some(dtype), Some(to)) = (buffer.map(|of| of.dtype), shared.map(|of| of.dtype)) else {
             return Err("a copy without memory".into());
         };
-        let ty = Type { dtype, lanes: Lanes::Const((ASYNC_COPY_BYTES / dtype.size()) as u8) };
+        let count = if at.aligned { ASYNC_COPY_BYTES / dtype.size() } else { 1 };
+        let ty = Type { dtype, lanes: Lanes::Const(count as u8) };
         self.access(at, ty, Access::Read)?;
         self.shared(*id, *index, ty)?;
-        let fits = at.aligned && at.stride == 1 && at.phase == 0 && dtype == to;
-        if fits { Ok(()) } else { Err(format!("a copy of {dtype} to {to} that is no aligned vector")) }
+        let fits = (at.aligned || dtype.size() >= 4) && at.stride == 1 && at.phase == 0 && dtype == to;
+        if fits { Ok(()) } else { Err(format!("a copy of {dtype} to {to} that no instruction makes")) }
     }
 
     fn access(&self, at: &Address, ty: Type, how: Access) -> Result<(), String> {

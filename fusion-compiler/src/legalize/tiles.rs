@@ -8,17 +8,19 @@
 //! the steps of the kernel's loop.
 
 mod matrices;
+mod panels;
 mod store;
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use matrices::{Pipeline, WarpTile};
+use matrices::WarpTile;
+use panels::{Copy, Pipeline};
 
 use crate::ir::dtype::DType;
 use crate::ir::kernel::{
-    Address, AsyncCopy, Builder, Builtin, Carried, Expr, Kernel, Lanes, LoopKind, Scope, Shared, SharedId,
-    SharedLen, Stmt, Type, Uniform, Value,
+    Address, AsyncCopy, Builder, Builtin, Carried, Expr, Kernel, Lanes, LoopKind, Panels, Shared, Stmt, Type,
+    Uniform, Value,
 };
 use crate::ir::op::Op;
 
@@ -39,7 +41,8 @@ pub fn tiles(mut kernel: Kernel) -> Kernel {
     };
     let Lanes::Tile(rows, cols) = kernel.ty(product).lanes else { unreachable!("a product is a tile") };
     let threads = kernel.threads.team;
-    let warp = kernel.threads.has_matrices.then(|| WarpTile::new((rows, cols), threads));
+    let panels = kernel.threads.panels;
+    let warp = (panels == Panels::Matrices).then(|| WarpTile::new((rows, cols), threads));
     let Kernel { types, uniforms, shared, .. } = &mut kernel;
     let mut lowering = Tiles {
         types,
@@ -51,6 +54,7 @@ pub fn tiles(mut kernel: Kernel) -> Kernel {
         thread: Value(0),
         threads,
         shape: warp.map_or_else(|| Shape::new((rows, cols), threads), WarpTile::shape),
+        panels,
         warp,
         held: Held::default(),
         pipeline: None,
@@ -152,18 +156,6 @@ enum Change {
     Other,
 }
 
-/// A factor's copy in shared memory, a line for each step of the depth.
-#[derive(Clone)]
-struct Copy {
-    memory: SharedId,
-    /// Elements of the memory from one line to the next.
-    stride: u16,
-    /// Elements of the memory from one element of a vector to the next.
-    apart: u16,
-    /// Elements that the thread at hand copies, each with the place of the first in the memory.
-    elements: Vec<(Elements, Value)>,
-}
-
 /// An element of a value, or a vector of its elements.
 ///
 /// The parts are the value, the row, the column and the direction, as far as the value has these.
@@ -182,10 +174,11 @@ struct Tiles<'k> {
     thread: Value,
     threads: u32,
     shape: Shape,
+    panels: Panels,
     /// The tile of a warp, if matrices in its registers are multiplied.
     warp: Option<WarpTile>,
     held: Held,
-    /// Copies of the factors for the loop at hand, if matrices are multiplied.
+    /// Copies of the factors for the loop at hand, if they are asynchronous.
     pipeline: Option<Pipeline>,
 }
 
@@ -252,9 +245,9 @@ impl Tiles<'_> {
         let Stmt::Loop { var, kind, start, end, step, carried, body } = of else {
             unreachable!("the statement is a loop")
         };
-        let body = if self.warp.is_some() { self.without_invariants(body, out) } else { body };
+        let body = if self.panels.are_copied() { self.without_invariants(body, out) } else { body };
         self.hoist(&body, depth, out);
-        self.pipeline = self.pipelined(&body, (var, start), out);
+        self.pipeline = self.pipelined((&body, depth), (var, start), out);
         let before = self.known.clone();
         let is_tile = |one: &Carried| self.types[one.var.0 as usize].lanes.is_tile();
         let (tiles, mut carried): (Vec<Carried>, Vec<Carried>) = carried.into_iter().partition(is_tile);
@@ -289,7 +282,7 @@ impl Tiles<'_> {
     fn hoist(&mut self, body: &[Stmt], depth: usize, out: &mut Vec<Stmt>) {
         for stmt in body {
             if let Stmt::Let(_, Expr::Product(_, left, right)) = stmt
-                && self.warp.is_none()
+                && !self.panels.are_copied()
             {
                 for (factor, is_left) in [(*left, true), (*right, false)] {
                     for (elements, _) in self.copy(factor, is_left, out).elements {
@@ -450,119 +443,9 @@ impl Tiles<'_> {
         found
     }
 
-    /// Prepares the copy of a factor to shared memory, once for all of its steps.
-    fn copy(&mut self, factor: Value, is_left: bool, out: &mut Vec<Stmt>) -> Copy {
-        if let Some(known) = self.copies.get(&factor) {
-            return known.clone();
-        }
-        let Type { dtype, lanes: Lanes::Tile(rows, cols) } = self.types[factor.0 as usize] else {
-            unreachable!("a factor is a tile")
-        };
-        let along = self.contiguous(factor).unwrap_or(Along::Cols);
-        let is_vector = self.reads_vectors(factor, along);
-        // Steps of the depth are lines of the memory. The padding parts the banks of threads that copy a column.
-        let (steps, len) = if is_left { (cols, rows) } else { (rows, cols) };
-        let stride = len + VECTOR;
-        let memory = Shared { dtype, len: SharedLen::Fixed(u32::from(steps) * u32::from(stride)) };
-        self.shared.push(memory);
-        let memory = SharedId(self.shared.len() as u16 - 1);
-        let (thread, threads) = (self.thread, self.threads as u16);
-        let mut b = self.builder(out);
-        let width = if is_vector { VECTOR } else { 1 };
-        let each = if along == Along::Rows { rows } else { cols } / width;
-        let (line, number) = divided(&mut b, thread, each);
-        let first = times(&mut b, number, width);
-        let mut elements = Vec::new();
-        for copied in (0..rows / width * cols).step_by(threads.into()) {
-            let (line, place) =
-                (plus(&mut b, line, copied / each), plus(&mut b, first, copied % each * width));
-            let (row, col) = if along == Along::Rows { (place, line) } else { (line, place) };
-            let (step, other) = if is_left { (col, row) } else { (row, col) };
-            let step = times(&mut b, step, stride);
-            let place = b.apply(Op::Add, &[step, other]);
-            elements.push((Elements { row, col, along: is_vector.then_some(along) }, place));
-        }
-        // Elements of a vector along the depth are on different lines.
-        let apart = if (along == Along::Rows) == is_left { 1 } else { stride };
-        let copy = Copy { memory, stride, apart, elements };
-        self.copies.insert(factor, copy.clone());
-        copy
-    }
-
-    /// Copies both factors to shared memory and adds their product to a sum.
-    fn product(&mut self, value: Value, [sum, left, right]: [Value; 3], out: &mut Vec<Stmt>) {
-        if let Some(warp) = self.warp {
-            return self.matrix_product(value, sum, warp, out);
-        }
-        let copies = [(left, true), (right, false)].map(|(factor, is_left)| self.copy(factor, is_left, out));
-        for (factor, copy) in [left, right].into_iter().zip(&copies) {
-            for &(elements, place) in &copy.elements {
-                let made = self.vector(factor, elements, out);
-                let mut b = self.builder(out);
-                if copy.apart == 1 || elements.along.is_none() {
-                    b.body.push(Stmt::StoreShared(copy.memory, place, made));
-                    continue;
-                }
-                let one = Type { lanes: Lanes::ONE, ..b.ty(made) };
-                for lane in 0..VECTOR {
-                    let element = b.bind(one, Expr::Lane(made, lane as u8));
-                    let place = plus(&mut b, place, lane * copy.apart);
-                    b.body.push(Stmt::StoreShared(copy.memory, place, element));
-                }
-            }
-        }
-        out.push(Stmt::Barrier(Scope::Block));
-        let Lanes::Tile(_, depth) = self.types[left.0 as usize].lanes else {
-            unreachable!("a factor is a tile")
-        };
-        let vectors = self.vectors(&self.held.rows);
-        let mut sums: Vec<Value> = vectors.iter().map(|&vector| self.vector(sum, vector, out)).collect();
-        let (Held { runs, cols, .. }, run) = (self.held.clone(), self.shape.run);
-        let ty = self.types[sums[0].0 as usize];
-        let [of_left, of_right] = copies.map(|copy| (copy.memory, copy.stride));
-        let mut b = self.builder(out);
-        for step in 0..depth {
-            let load = |b: &mut Builder<'_>, (memory, stride), first, lanes| {
-                let place = plus(b, first, step * stride);
-                b.bind(Type { lanes: Lanes::Const(lanes), ..ty }, Expr::LoadShared(memory, place))
-            };
-            let rows: Vec<Value> =
-                runs.iter().map(|&first| load(&mut b, of_left, first, run as u8)).collect();
-            let cols: Vec<Value> =
-                cols.iter().map(|&first| load(&mut b, of_right, first, VECTOR as u8)).collect();
-            let mut sums = sums.iter_mut();
-            for &rows in &rows {
-                for lane in 0..run {
-                    let row = if run == 1 {
-                        rows
-                    } else {
-                        b.bind(Type { lanes: Lanes::ONE, ..ty }, Expr::Lane(rows, lane as u8))
-                    };
-                    for (&col, sum) in cols.iter().zip(&mut sums) {
-                        *sum = with_product(&mut b, *sum, [row, col]);
-                    }
-                }
-            }
-        }
-        // The next step overwrites the memory.
-        out.push(Stmt::Barrier(Scope::Block));
-        for (vector, sum) in vectors.into_iter().zip(sums) {
-            self.known.insert(self.key(value, vector), sum);
-        }
-    }
-
     fn builder<'b>(&'b mut self, body: &'b mut Vec<Stmt>) -> Builder<'b> {
         Builder { types: self.types, uniforms: self.uniforms, body }
     }
-}
-
-/// Adds the product of two factors to a sum, with one rounding. Integers wrap.
-fn with_product(b: &mut Builder<'_>, sum: Value, factors: [Value; 2]) -> Value {
-    if b.ty(sum).dtype.is_float() {
-        return b.apply(Op::Fma, &[factors[0], factors[1], sum]);
-    }
-    let product = b.apply(Op::Mul, &factors);
-    b.apply(Op::Add, &[product, sum])
 }
 
 /// Returns quotient and remainder of a number by a power of two.

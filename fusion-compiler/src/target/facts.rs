@@ -1,7 +1,7 @@
 //! Facts about a target that fusion and schedules depend on.
 
 use super::tuning_table::gpu;
-use crate::ir::kernel::{ASYNC_COPY_BYTES, Lanes};
+use crate::ir::kernel::{ASYNC_COPY_BYTES, Lanes, Panels};
 
 /// Facts about a target that fusion and schedules depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,19 +97,23 @@ pub struct TileShape {
     pub size_max: usize,
     /// Smallest number of elements of a result whose tiles keep a device busy.
     pub elements_min: i64,
-    /// True if warps multiply matrices of 16-bit floats, from NVIDIA's compute capability 8.0 on.
-    pub of_matrices: bool,
+    /// Way in which the team multiplies.
+    pub panels: Panels,
 }
 
 /// Bytes along the depth of a panel of matrices.
 pub const PANEL_BYTES: u16 = 64;
 
-/// Number of stages of panels that tiles of matrices have in shared memory: one in use, the others being copied.
+/// Number of stages of panels that asynchronous copies fill: one in use, the others being copied.
 pub const PANEL_STAGES: u16 = 3;
 
 /// Elements from the end of a line of a panel, or of sums, to the next line. A load of matrices reads eight lines of
 /// 16 bytes at once, which then lie in different banks. So do the sums that a warp stores at once.
 pub const PANEL_PADDING: u16 = 8;
+
+/// Elements from the end of a line of a panel of elements to the next line. Threads that store a column of a panel
+/// then use different banks.
+pub const LINE_PADDING: u16 = 4;
 
 impl TileShape {
     /// Returns a tile of 16 × 16 threads with 16 elements each.
@@ -120,15 +124,22 @@ impl TileShape {
         threads: 256,
         size_max: 8,
         elements_min: 0,
-        of_matrices: false,
+        panels: Panels::Stored,
     };
 
-    /// Returns the bytes of shared memory that hold the panels of matrices, and later their sums.
-    pub fn matrix_bytes(&self) -> i64 {
-        let [rows, cols] = [self.rows, self.cols].map(i64::from);
-        let line = i64::from(PANEL_BYTES) + ASYNC_COPY_BYTES as i64;
-        let panels = i64::from(PANEL_STAGES) * (rows + cols) * line;
-        panels.max(4 * rows * (cols + i64::from(PANEL_PADDING)))
+    /// Returns the bytes of shared memory whose size is set at launch, for factors with elements of `size` bytes: the
+    /// stages of panels, and later the sums of products of matrices.
+    pub fn launch_bytes(&self, size: usize) -> i64 {
+        let [rows, cols, depth] = [self.rows, self.cols, self.depth].map(i64::from);
+        let stages = |line: i64, lines: i64| i64::from(PANEL_STAGES) * lines * line;
+        match self.panels {
+            Panels::Stored => 0,
+            Panels::Copied => stages(size as i64 * (rows + cols + 2 * i64::from(LINE_PADDING)), depth),
+            Panels::Matrices => {
+                let panels = stages(i64::from(PANEL_BYTES) + ASYNC_COPY_BYTES as i64, rows + cols);
+                panels.max(4 * rows * (cols + i64::from(PANEL_PADDING)))
+            }
+        }
     }
 }
 

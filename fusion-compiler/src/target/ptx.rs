@@ -6,6 +6,7 @@ use super::facts::{
 };
 use super::tuning_table::{gpu, ptx};
 use crate::ir::graph::UNROLLED_MAX;
+use crate::ir::kernel::Panels;
 
 /// Facts that all devices have in common.
 pub(super) const FACTS: TargetFacts = TargetFacts {
@@ -61,21 +62,27 @@ const fn sized(place: usize, threads: u32, per_block: u32) -> Team {
 /// Largest number of blocks of a cluster that all devices with clusters support.
 pub(crate) const CLUSTER_MAX: i64 = 8;
 
-/// Tiles of NVIDIA GPUs: these of matrices, then these of which a thread computes 64 or 16 elements.
-const TILES: [TileShape; 4] = [
+/// Tiles of NVIDIA GPUs: these of matrices, then these of which a thread computes 64 or 16 elements, with panels that
+/// are copied or stored.
+const TILES: [TileShape; 6] = [
     TileShape { elements_min: ptx::LARGE_TILE_ELEMENTS_MIN, ..of_matrices(128) },
     of_matrices(64),
-    TileShape {
-        rows: 128,
-        cols: 128,
-        depth: 8,
-        threads: 256,
-        size_max: 4,
-        elements_min: ptx::LARGE_TILE_ELEMENTS_MIN,
-        of_matrices: false,
-    },
+    TileShape { panels: Panels::Copied, ..LARGE },
+    TileShape { panels: Panels::Copied, ..TileShape::SMALL },
+    LARGE,
     TileShape::SMALL,
 ];
+
+/// A tile of 16 × 16 threads with 64 elements each.
+const LARGE: TileShape = TileShape {
+    rows: 128,
+    cols: 128,
+    depth: 8,
+    threads: 256,
+    size_max: 4,
+    elements_min: ptx::LARGE_TILE_ELEMENTS_MIN,
+    panels: Panels::Stored,
+};
 
 /// Parts of the depth of contractions.
 const DEPTH_PARTS: DepthParts = DepthParts {
@@ -86,6 +93,6 @@ const DEPTH_PARTS: DepthParts = DepthParts {
 
 /// Returns a square tile of four warps, for factors of 16-bit floats.
 const fn of_matrices(rows: u16) -> TileShape {
-    let (cols, of_matrices) = (rows, true);
-    TileShape { rows, cols, depth: PANEL_BYTES / 2, threads: 128, size_max: 4, elements_min: 0, of_matrices }
+    let (cols, panels) = (rows, Panels::Matrices);
+    TileShape { rows, cols, depth: PANEL_BYTES / 2, threads: 128, size_max: 4, elements_min: 0, panels }
 }

@@ -7,7 +7,8 @@ use std::collections::HashMap;
 
 use fusion_compiler::ir::dtype::{Const, DType};
 use fusion_compiler::ir::kernel::{
-    Address, Builtin, Carried, Expr, Kernel, Lanes, SharedLen, Stmt, Type, UniformArg, Value, statements,
+    ASYNC_COPY_BYTES, Address, AsyncCopy, Builtin, Carried, Expr, Kernel, Lanes, SharedId, SharedLen, Stmt,
+    Type, UniformArg, Value, statements,
 };
 use fusion_compiler::ir::op::Op;
 use fusion_compiler::ops::Dialect;
@@ -30,16 +31,19 @@ pub(crate) struct Team<'k> {
     /// Memory of the kernel's buffers.
     buffers: Vec<Elements>,
     shared: Vec<Elements>,
+    /// Groups of asynchronous copies that no thread has waited for: elements and their places.
+    copies: Vec<Vec<(SharedId, usize, Scalar)>>,
     /// True for the threads that execute the statement at hand.
     active: Vec<bool>,
 }
 
 impl<'k> Team<'k> {
-    /// Executes a kernel over `iterations` iterations and returns its buffers.
+    /// Executes a kernel over `iterations` iterations, with so many bytes of memory that is given at launch, and
+    /// returns its buffers.
     pub(crate) fn run(
         kernel: &'k Kernel,
         buffers: Vec<Elements>,
-        (symbols, iterations): (&[i64], i64),
+        (symbols, iterations, bytes): (&[i64], i64, usize),
     ) -> Vec<Elements> {
         let threads = if has_tiles(kernel) { 1 } else { kernel.threads.team as usize };
         let argument = |arg: &UniformArg| match arg {
@@ -52,7 +56,8 @@ impl<'k> Team<'k> {
             kernel.uniforms.iter().map(|uniform| Scalar::of_int(uniform.dtype, argument(&uniform.arg)));
         let shared = kernel.shared.iter().map(|shared| match shared.len {
             SharedLen::Fixed(len) => vec![unknown(shared.dtype); len as usize],
-            SharedLen::AtLaunch | SharedLen::ExchangeBuffer => panic!("memory of tiles has a fixed length"),
+            SharedLen::AtLaunch => vec![unknown(shared.dtype); bytes / shared.dtype.size()],
+            SharedLen::ExchangeBuffer => panic!("tiles exchange nothing between blocks"),
         });
         let mut team = Team {
             kernel,
@@ -60,6 +65,7 @@ impl<'k> Team<'k> {
             values: HashMap::default(),
             buffers,
             shared: shared.collect(),
+            copies: vec![vec![]],
             active: vec![true; threads],
         };
         team.block(&kernel.body);
@@ -73,6 +79,34 @@ impl<'k> Team<'k> {
     /// Returns the threads that execute the statement at hand.
     fn active(&self) -> impl Iterator<Item = usize> + use<> {
         self.active.clone().into_iter().enumerate().filter(|(_, active)| *active).map(|(thread, _)| thread)
+    }
+
+    /// Executes a step of asynchronous copies. Copies arrive when all threads wait for them.
+    fn copy(&mut self, copy: &AsyncCopy) {
+        match copy {
+            AsyncCopy::Start(at, id, place, mask) => {
+                let dtype = self.kernel.buffer(at.buffer).dtype;
+                let count = if at.aligned { ASYNC_COPY_BYTES / dtype.size() } else { 1 };
+                for thread in self.active() {
+                    let place = self.int(*place, thread);
+                    for i in 0..count {
+                        let element = match is_true(self.values[mask][thread][0]) {
+                            true => self.buffers[usize::from(at.buffer.0)][self.int(at.index, thread) + i],
+                            false => Scalar::of_int(dtype, 0),
+                        };
+                        let group = self.copies.last_mut().expect("a group is open");
+                        group.push((*id, place + i, element));
+                    }
+                }
+            }
+            AsyncCopy::Commit => self.copies.push(vec![]),
+            AsyncCopy::Wait(groups) => {
+                let done = (self.copies.len() - 1).saturating_sub(*groups as usize);
+                for (id, place, element) in self.copies.drain(..done).flatten() {
+                    self.shared[usize::from(id.0)][place] = element;
+                }
+            }
+        }
     }
 
     fn statement(&mut self, stmt: &Stmt) {
@@ -129,6 +163,7 @@ impl<'k> Team<'k> {
                 self.active = before;
             }
             Stmt::Barrier(_) => {}
+            Stmt::AsyncCopy(copy) => self.copy(copy),
             _ => panic!("tiles have no {stmt:?}"),
         }
     }

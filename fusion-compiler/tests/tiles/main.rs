@@ -5,7 +5,7 @@ mod interpreter;
 use fusion_compiler::check::{Source, front_end};
 use fusion_compiler::ir::dtype::{Const, DType};
 use fusion_compiler::ir::graph::Access;
-use fusion_compiler::ir::kernel::Kernel;
+use fusion_compiler::ir::kernel::{Kernel, Panels};
 use fusion_compiler::ir::plan::{Limits, Slot, Target};
 use fusion_compiler::ir::verify_kernel;
 use fusion_compiler::ops::scalar::Scalar;
@@ -16,12 +16,18 @@ use fusion_compiler::target::{Contractions, TargetFacts, TileShape, Tiles, facts
 use fusion_compiler::{fuse, legalize, optimize};
 use interpreter::{Elements, Team, has_tiles};
 
-/// Shapes with one run of rows, several runs, one vector and several vectors for each thread.
-const SHAPES: [TileShape; 4] =
-    [shape((8, 16, 4), 8), shape((16, 8, 8), 4), shape((4, 16, 8), 8), shape((16, 16, 4), 4)];
+/// Shapes with one run of rows, several runs, one vector and several vectors for each thread, and with a loop over
+/// the steps of a panel.
+const SHAPES: [TileShape; 5] = [
+    shape((8, 16, 4), 8),
+    shape((16, 8, 8), 4),
+    shape((4, 16, 8), 8),
+    shape((16, 16, 4), 4),
+    shape((32, 32, 8), 16),
+];
 
 const fn shape((rows, cols, depth): (u16, u16, u16), threads: u32) -> TileShape {
-    TileShape { rows, cols, depth, threads, size_max: 8, elements_min: 0, of_matrices: false }
+    TileShape { rows, cols, depth, threads, size_max: 8, elements_min: 0, panels: Panels::Stored }
 }
 
 /// Returns the kernels that compute a function in tiles of a shape.
@@ -63,22 +69,33 @@ fn run(of: &Scheduled, kernel: &Kernel, symbols: &[i64]) -> Vec<Elements> {
     let most = symbols.iter().product::<i64>() as usize;
     let buffers = of.buffers.iter().enumerate().map(|(i, buffer)| elements(buffer.dtype, i, most));
     let iterations = of.space.elements(symbols).expect("the space is small");
-    Team::run(kernel, buffers.collect(), (symbols, iterations))
+    let bytes = of.row_memory.as_const().expect("tiles of one size have memory of one size");
+    Team::run(kernel, buffers.collect(), (symbols, iterations, bytes as usize))
 }
 
 /// Compares each kernel of a function before and after the lowering of tiles, bit by bit.
-fn check(source: &str) {
-    for shape in &SHAPES {
-        let kernels = kernels(source, std::slice::from_ref(shape));
+///
+/// Returns the number of kernels with panels that are copied.
+fn check(source: &str) -> usize {
+    let mut copied = 0;
+    for shape in SHAPES {
+        let shapes = Box::leak(Box::new([TileShape { panels: Panels::Copied, ..shape }, shape]));
+        let kernels = kernels(source, shapes);
         assert!(!kernels.is_empty(), "{source} is a contraction");
+        copied += kernels.iter().filter(|of| of.kernel.threads.panels == Panels::Copied).count();
         for of in &kernels {
             assert_eq!(verify_kernel::kernel(&of.kernel), Ok(()));
             let lowered = legalize::tiles(of.kernel.clone());
             assert_eq!(verify_kernel::kernel(&lowered), Ok(()));
             assert!(has_tiles(&of.kernel) && !has_tiles(&lowered));
             for symbols in [[5, 7, 9], [16, 8, 20], [1, 33, 4], [24, 16, 12], [17, 1, 3]] {
-                let limits =
-                    Limits { binding_bytes: u64::MAX, shared_bytes: 0, subgroup: 0, cluster: 1, arch: 0 };
+                let limits = Limits {
+                    binding_bytes: u64::MAX,
+                    shared_bytes: u64::MAX,
+                    subgroup: 0,
+                    cluster: 1,
+                    arch: 80,
+                };
                 if !of.when.iter().all(|condition| condition.holds(&symbols, &limits)) {
                     continue;
                 }
@@ -93,15 +110,19 @@ fn check(source: &str) {
             }
         }
     }
+    copied
 }
 
 #[test]
 fn operands_of_any_layout_are_copied() {
     for (x, w) in [("M, K", "K, N"), ("M, K", "N, K"), ("K, M", "K, N"), ("K, M", "N, K")] {
-        check(&format!("pub fn f(x: f32[{x}], w: f32[{w}]) -> f32[M, N] {{ sum(x * w, K) }}"));
+        let copied = check(&format!("pub fn f(x: f32[{x}], w: f32[{w}]) -> f32[M, N] {{ sum(x * w, K) }}"));
+        assert_eq!(copied, SHAPES.len());
     }
     check("pub fn f(x: f64[M, K], w: f64[K, N]) -> f64[M, N] { sum(x * w, K) }");
     check("pub fn f(x: i32[M, K], w: i32[N, K]) -> i32[M, N] { sum(x * w, K) }");
+    // Elements of two bytes and computed ones are stored.
+    assert_eq!(check("pub fn f(x: f32[M, K], w: i16[N, K]) -> f32[M, N] { sum(x * w as f32, K) }"), 0);
 }
 
 #[test]

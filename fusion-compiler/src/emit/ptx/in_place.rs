@@ -16,7 +16,8 @@ pub(super) type LaneOf = (Value, u8);
 pub(super) type LaneList = SmallVec<[LaneOf; 4]>;
 
 /// Returns the sums of a loop's body that may overwrite the carried values whose next values they are, each with the
-/// carried lanes in order: no later instruction of an iteration reads these.
+/// carried lanes in order: no later instruction of an iteration reads these. A sum that only such a sum reads, as the
+/// value that it adds to, overwrites the same lanes.
 pub(super) fn sums_in_place(
     kernel: &Kernel,
     carried: &[Carried],
@@ -30,29 +31,48 @@ pub(super) fn sums_in_place(
             twice.extend(targets.insert(from, (of.var, lane as u8)).map(|_| from));
         }
     }
-    let in_place = |(at, stmt): (usize, &Stmt)| {
-        let Stmt::Let(value, expr) = stmt else { return None };
+    let mut found = FxHashMap::default();
+    for (at, stmt) in body.iter().enumerate().rev() {
+        let Stmt::Let(value, expr) = stmt else { continue };
         let all = (0..lanes(kernel.ty(*value))).map(|lane| (*value, lane));
-        let targets: LaneList = all.clone().map(|lane| targets.get(&lane).copied()).collect::<Option<_>>()?;
-        let is_free = targets.iter().all(|target| reads.last[target] <= at);
+        let own: Option<LaneList> = all.clone().map(|lane| targets.get(&lane).copied()).collect();
+        let is_free = |own: &LaneList| own.iter().all(|target| reads.last[target] <= at);
         let is_once = !all.clone().any(|lane| twice.contains(&lane));
-        (is_free && is_once && reads.is_sum_into(expr, &targets)).then_some((*value, targets))
-    };
-    body.iter().enumerate().filter_map(in_place).collect()
+        let own = own.filter(|own| is_free(own) && is_once && reads.is_sum_into(expr, own));
+        let Some(own) = own else { continue };
+        if let Some(before) = added_to(expr) {
+            let before = reads.lanes(before).into_iter().zip(own.iter().copied());
+            targets.extend(before.filter(|(lane, _)| reads.count.get(lane) == Some(&1)));
+        }
+        found.insert(*value, own);
+    }
+    found
 }
 
-/// Reads of carried lanes in the body of a loop.
+/// Returns the value that a sum adds products to.
+fn added_to(expr: &Expr) -> Option<Value> {
+    match expr {
+        Expr::MatrixProduct(_, sum, ..) => Some(*sum),
+        Expr::Apply(Op::Fma, args) => args.last().copied(),
+        _ => None,
+    }
+}
+
+/// Reads in the body of a loop.
 struct Reads<'k> {
     kernel: &'k Kernel,
     /// The lanes that other values rename.
     renamed: FxHashMap<Value, LaneList>,
     /// Number of the last statement that reads a carried lane.
     last: FxHashMap<LaneOf, usize>,
+    /// Number of reads of a lane that is not carried.
+    count: FxHashMap<LaneOf, usize>,
 }
 
 impl<'k> Reads<'k> {
     fn new(kernel: &'k Kernel, carried: &[Carried], body: &[Stmt]) -> Reads<'k> {
-        let mut reads = Reads { kernel, renamed: FxHashMap::default(), last: FxHashMap::default() };
+        let [last, count] = [(); 2].map(|()| FxHashMap::default());
+        let mut reads = Reads { kernel, renamed: FxHashMap::default(), last, count };
         for of in carried {
             reads.last.extend(reads.lanes(of.var).into_iter().map(|lane| (lane, 0)));
         }
@@ -93,7 +113,10 @@ impl<'k> Reads<'k> {
 
     fn read(&mut self, value: Value, at: usize) {
         for lane in self.lanes(value) {
-            self.last.entry(lane).and_modify(|last| *last = at);
+            match self.last.get_mut(&lane) {
+                Some(last) => *last = at,
+                None => *self.count.entry(lane).or_default() += 1,
+            }
         }
     }
 

@@ -31,11 +31,11 @@ impl Emitter<'_> {
                 let from = self.places(Type { dtype, lanes: Lanes::ONE }, at).remove(0);
                 let to = self.shared_places(*id, *index, 1).remove(0);
                 let (read, mask) = (self.register(Bank::Bits32), self.one(*mask));
+                // A copy of fewer bytes than a vector passes through the cache of the multiprocessor.
+                let (cache, bytes) = if at.aligned { ("cg", ASYNC_COPY_BYTES) } else { ("ca", dtype.size()) };
                 // Bytes that are not read are zeros.
-                self.line(format_args!("selp.b32 {read}, {ASYNC_COPY_BYTES}, 0, {mask};"));
-                self.line(format_args!(
-                    "cp.async.cg.shared.global {to}, {from}, {ASYNC_COPY_BYTES}, {read};"
-                ));
+                self.line(format_args!("selp.b32 {read}, {bytes}, 0, {mask};"));
+                self.line(format_args!("cp.async.{cache}.shared.global {to}, {from}, {bytes}, {read};"));
             }
             AsyncCopy::Commit => self.line("cp.async.commit_group;"),
             AsyncCopy::Wait(groups) => self.line(format_args!("cp.async.wait_group {groups};")),

@@ -52,6 +52,9 @@ impl Emitter<'_> {
 
     /// So many elements of this size after an address.
     fn beyond(&mut self, base: Register, index: Register, size: usize) -> Register {
+        if let Some((_, address)) = self.sums.iter().find(|(known, _)| *known == (base, index, size)) {
+            return *address;
+        }
         let address = self.register(Bank::Bits64);
         let whole = match self.kernel.index {
             IndexWidth::Bits64 => Some("mad.lo.u64"),
@@ -71,6 +74,7 @@ impl Emitter<'_> {
             offset
         });
         self.line(format_args!("add.u64 {address}, {base}, {offset};"));
+        self.sums.push(((base, index, size), address));
         address
     }
 

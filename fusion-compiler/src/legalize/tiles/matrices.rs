@@ -7,14 +7,12 @@
 //!
 //! A thread has two columns next to each other in every eighth row and column of its warp's tile.
 
-use super::{Along, Copy, Definition, Elements, INDEX, Shape, Tiles, divided, plus, times};
+use super::panels::{Copy, Panel};
+use super::{Along, Elements, Shape, Tiles, divided, plus, times};
 use crate::ir::dtype::DType;
-use crate::ir::kernel::{
-    ASYNC_COPY_BYTES, Address, AsyncCopy, Builder, Carried, Expr, Lanes, Scope, Shared, SharedId, SharedLen,
-    Stmt, Type, Value, WARP,
-};
+use crate::ir::kernel::{ASYNC_COPY_BYTES, Address, Builder, Expr, Lanes, SharedId, Stmt, Type, Value, WARP};
 use crate::ir::op::Op;
-use crate::target::{PANEL_PADDING, PANEL_STAGES};
+use crate::target::PANEL_PADDING;
 
 /// Number of rows of a left matrix, and of columns of two right matrices.
 const MATRIX: u16 = 16;
@@ -66,113 +64,17 @@ impl WarpTile {
     }
 }
 
-/// Panels of both factors, and the copies that fill them.
-#[derive(Clone)]
-pub(super) struct Pipeline {
-    memory: SharedId,
-    panels: [Panel; 2],
-    /// Number of elements from the panels of one stage to these of the next.
-    stage_len: u16,
-    /// The counter of the loop over the depth.
-    counter: Value,
-    /// Number of steps of a panel.
-    depth: u16,
-    /// The value that stands for the counter in copies.
-    ahead: Option<Value>,
-    /// First element of the stage at hand.
-    stage: Value,
-}
-
-impl Pipeline {
-    /// Returns the value that stands for a value in copies ahead of the loop.
-    pub(super) fn ahead_of(&self, value: Value) -> Option<Value> {
-        self.ahead.filter(|_| value == self.counter)
-    }
-}
-
-/// A factor's part of a stage.
-#[derive(Clone)]
-struct Panel {
-    from: Address,
-    mask: Value,
-    /// The elements that the thread at hand copies, and the lines that they are copied to.
-    copy: Copy,
-    /// True if contiguous elements lie along the depth.
-    along_depth: bool,
-    /// Element of the row that the thread at hand gives to loads of matrices.
-    row: Value,
-}
-
 impl Tiles<'_> {
-    /// Computes values of one lane before a loop, since copies ahead of the loop need them. Returns the rest of the
-    /// loop's body, which has no others.
-    pub(super) fn without_invariants(&self, body: Vec<Stmt>, out: &mut Vec<Stmt>) -> Vec<Stmt> {
-        let is_invariant = |stmt: &Stmt| match stmt {
-            Stmt::Let(value, _) => !self.definitions.contains_key(value),
-            _ => false,
-        };
-        let (before, inside) = body.into_iter().partition(is_invariant);
-        out.extend::<Vec<Stmt>>(before);
-        inside
-    }
-
-    /// Starts the first copies of a loop over the depth of a product of matrices. Returns nothing for other loops.
-    pub(super) fn pipelined(
-        &mut self,
-        body: &[Stmt],
-        (counter, start): (Value, Value),
-        out: &mut Vec<Stmt>,
-    ) -> Option<Pipeline> {
-        let warp = self.warp?;
-        let product = body.iter().find_map(|stmt| match stmt {
-            Stmt::Let(_, Expr::Product(_, left, right)) => Some([*left, *right]),
-            _ => None,
-        });
-        let factors = product?;
-        let dtype = self.types[factors[0].0 as usize].dtype;
-        let memory = self.memory_at_launch(dtype);
-        let (left, len) = self.panel((factors[0], true), (memory, 0), warp, out);
-        let (right, more) = self.panel((factors[1], false), (memory, len), warp, out);
-        let Lanes::Tile(_, depth) = self.types[factors[0].0 as usize].lanes else {
-            unreachable!("a factor is a tile")
-        };
-        let (stage_len, panels) = (len + more, [left, right]);
-        let stage = self.builder(out).index(0);
-        let pipeline = Pipeline { memory, panels, stage_len, counter, depth, ahead: None, stage };
-        // Other threads may still read the panels of the tile before.
-        out.push(Stmt::Barrier(Scope::Block));
-        for stage in 0..PANEL_STAGES - 1 {
-            let mut b = self.builder(out);
-            let (ahead, place) = (plus(&mut b, start, stage * depth), b.index((stage * stage_len).into()));
-            self.fill(&pipeline, (ahead, place), out);
-        }
-        Some(pipeline)
-    }
-
-    /// Returns the memory of the team as an array of elements of this type.
-    pub(super) fn memory_at_launch(&mut self, dtype: DType) -> SharedId {
-        let array = Shared { dtype, len: SharedLen::AtLaunch };
-        let known = self.shared.iter().position(|shared| *shared == array);
-        if known.is_none() {
-            self.shared.push(array);
-        }
-        SharedId(known.unwrap_or(self.shared.len() - 1) as u16)
-    }
-
-    /// Prepares the panel of a factor, which starts at the element `start` of each stage. Returns the panel and the
-    /// number of its elements.
-    fn panel(
+    /// Prepares the panel of a factor, which starts at the element `start` of each stage and is read from `from` where
+    /// the mask is true. Returns the panel and the number of its elements.
+    pub(super) fn panel_of_matrices(
         &mut self,
         (factor, is_left): (Value, bool),
+        (from, mask): (Address, Value),
         (memory, start): (SharedId, u16),
         warp: WarpTile,
         out: &mut Vec<Stmt>,
     ) -> (Panel, u16) {
-        let Some(Definition { expr: Expr::LoadWhere(from, mask), .. }) =
-            self.definitions.get(&factor).cloned()
-        else {
-            unreachable!("matrices are read from memory")
-        };
         let along = self.contiguous(factor).unwrap_or_else(|| unreachable!("matrices have contiguous lines"));
         let Type { dtype, lanes: Lanes::Tile(rows, cols) } = self.types[factor.0 as usize] else {
             unreachable!("a factor is a tile")
@@ -193,50 +95,11 @@ impl Tiles<'_> {
             let (row, col) = if along == Along::Rows { (place, line) } else { (line, place) };
             let at = times(&mut b, line, stride);
             let at = b.apply(Op::Add, &[at, place]);
-            elements.push((Elements { row, col, along: None }, plus(&mut b, at, start)));
+            elements.push((Elements { row, col, along: Some(along) }, plus(&mut b, at, start)));
         }
-        let row = matrix_row(&mut b, (thread, warp), (stride, start, dtype), is_left, along_depth);
+        let origin = matrix_row(&mut b, (thread, warp), (stride, start, dtype), is_left, along_depth);
         let copy = Copy { memory, stride, apart: 1, elements };
-        (Panel { from, mask, copy, along_depth, row }, lines * stride)
-    }
-
-    /// Starts the copies of the panels at a step of the depth to a stage.
-    fn fill(&mut self, pipeline: &Pipeline, (step, stage): (Value, Value), out: &mut Vec<Stmt>) {
-        let (known, around) = (self.known.clone(), self.pipeline.take());
-        self.pipeline = Some(Pipeline { ahead: Some(step), ..pipeline.clone() });
-        for Panel { from, mask, copy, .. } in &pipeline.panels {
-            for &(elements, place) in &copy.elements {
-                let [index, mask] = [from.index, *mask].map(|of| self.element(of, elements, out));
-                let place = self.builder(out).apply(Op::Add, &[place, stage]);
-                let from = Address { index, aligned: true, ..*from };
-                out.push(Stmt::AsyncCopy(AsyncCopy::Start(from, copy.memory, place, mask)));
-            }
-        }
-        out.push(Stmt::AsyncCopy(AsyncCopy::Commit));
-        (self.known, self.pipeline) = (known, around);
-    }
-
-    /// Waits for the panels of an iteration, and starts the copies of a later one. Returns the stage, which iterations
-    /// pass on.
-    pub(super) fn advance(&mut self, out: &mut Vec<Stmt>) -> Option<Carried> {
-        let mut pipeline = self.pipeline.clone()?;
-        let Pipeline { stage_len, counter, depth, .. } = pipeline;
-        out.push(Stmt::AsyncCopy(AsyncCopy::Wait(u32::from(PANEL_STAGES) - 2)));
-        out.push(Stmt::Barrier(Scope::Block));
-        let mut b = self.builder(out);
-        let [stage, last] = [(); 2].map(|()| b.declare(INDEX));
-        // The stage before the one at hand is free: all threads have read it.
-        let (zero, len) = (b.index(0), b.index(stage_len.into()));
-        let end = b.index(((PANEL_STAGES - 1) * stage_len).into());
-        let [is_first, is_last] = [zero, end].map(|of| b.apply(Op::Eq, &[stage, of]));
-        let [before, after] = [Op::Sub, Op::Add].map(|op| b.apply(op, &[stage, len]));
-        let free = b.apply(Op::Select, &[is_first, end, before]);
-        let next = b.apply(Op::Select, &[is_last, zero, after]);
-        let ahead = plus(&mut b, counter, (PANEL_STAGES - 1) * depth);
-        self.fill(&pipeline, (ahead, free), out);
-        let start = std::mem::replace(&mut pipeline.stage, stage);
-        self.pipeline = Some(pipeline);
-        Some(Carried { start, var: stage, next, out: last })
+        (Panel { from, mask, copy, along_depth, origin }, lines * stride)
     }
 
     /// Adds the product of the panels at hand to a sum.
@@ -258,7 +121,7 @@ impl Tiles<'_> {
             }
         }
         let panels = pipeline.panels.each_ref().map(|panel| {
-            (b.apply(Op::Add, &[panel.row, pipeline.stage]), panel.copy.stride, panel.along_depth)
+            (b.apply(Op::Add, &[panel.origin, pipeline.stage]), panel.copy.stride, panel.along_depth)
         });
         let step_len = elements(dtype, STEP_BYTES);
         for step in (0..pipeline.depth).step_by(step_len.into()) {

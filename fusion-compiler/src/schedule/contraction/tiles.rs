@@ -15,7 +15,7 @@ use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{Access, AxisId, Math, NodeId, NodeKind};
 use crate::ir::kernel::{
-    ASYNC_COPY_BYTES, Address, BufferId, Builtin, Carried, Expr, IndexWidth, Lanes, LoopKind, Stmt,
+    ASYNC_COPY_BYTES, Address, BufferId, Builtin, Carried, Expr, IndexWidth, Lanes, LoopKind, Panels, Stmt,
     ThreadMap, Type, Value,
 };
 use crate::ir::op::Op;
@@ -53,24 +53,26 @@ pub(super) fn tiles(
     let last = shapes[shapes.len() - 1];
     let config = |shape, index, aligned| TileConfig { shape, index, aligned, halved: false };
     let matrices = of.matrices(work);
-    let has_matrices = matrices.is_some();
     // Panels have as many bytes along the depth for each dtype.
     let of_dtype = |shape: TileShape| match matrices {
-        Some(dtype) if shape.of_matrices => TileShape { depth: PANEL_BYTES / dtype.size() as u16, ..shape },
+        Some(dtype) if shape.panels == Panels::Matrices => {
+            TileShape { depth: PANEL_BYTES / dtype.size() as u16, ..shape }
+        }
         _ => shape,
     };
     // Operands that need wide positions are rare, so one kernel is enough for them. The last shape is enough for
     // narrow floats on devices without products of matrices.
     let has_elements = matrices.is_none_or(|dtype| dtype == DType::F32);
-    let fits = |shape: &&TileShape| match shape.of_matrices {
-        true => has_matrices,
-        false => has_elements || **shape == last,
+    let fits = |shape: &&TileShape| match shape.panels {
+        Panels::Matrices => matrices.is_some(),
+        Panels::Copied => matrices.is_none() && of.is_copied(work),
+        Panels::Stored => has_elements || **shape == last,
     };
     let narrow: Vec<TileShape> = shapes.iter().filter(fits).copied().map(of_dtype).collect();
     // The smallest tiles give the most teams.
-    let smallest = [true, false].map(|of_matrices| {
-        let is_kept = if of_matrices { has_matrices } else { has_elements };
-        narrow.iter().rfind(|shape| is_kept && shape.of_matrices == of_matrices)
+    let smallest = [Panels::Matrices, Panels::Copied, Panels::Stored].map(|panels| {
+        let of_kind = narrow.iter().filter(|shape| has_elements || shape.panels != Panels::Stored);
+        of_kind.rev().find(|shape| shape.panels == panels)
     });
     let parts = facts.contractions.parts.into_iter();
     let parts = parts.flat_map(|parts| smallest.into_iter().flatten().map(move |shape| (parts, *shape)));
@@ -111,6 +113,16 @@ impl Product {
         });
         let is_sum = work.graph.node(self.sum).dtype == DType::F32 && dtypes[0] == dtypes[1];
         dtypes[0].filter(|_| is_sum)
+    }
+
+    /// Returns true if both factors are read as they are, in elements that asynchronous copies have.
+    fn is_copied(&self, work: &Work<'_>) -> bool {
+        [self.left, self.right].into_iter().all(|factor| {
+            let dtype = work.graph.node(factor).dtype;
+            let operand = matrix_operand(work, factor).map(|id| &work.operands[usize::from(id.0)]);
+            let is_plain = operand.is_some_and(|operand| operand.dtype == dtype && !operand.moved);
+            is_plain && dtype.size() >= 4
+        })
     }
 }
 
@@ -219,11 +231,7 @@ impl<'w> Tiled<'w> {
         let sight = (self.config.index, Addressing::Whole);
         let mut body = Body::new(self.work, self.facts, &all, self.name(), sight);
         body.halve(&self.halved());
-        body.set_threads(ThreadMap {
-            team: shape.threads,
-            has_matrices: shape.of_matrices,
-            ..ThreadMap::ALONE
-        });
+        body.set_threads(ThreadMap { team: shape.threads, panels: shape.panels, ..ThreadMap::ALONE });
         body.aligned = self.config.aligned;
         let start = body.uniform(UniformArg::Start, DType::Index, "start");
         let end = body.uniform(UniformArg::End, DType::Index, "end");
@@ -245,8 +253,11 @@ impl<'w> Tiled<'w> {
     fn name(&self) -> String {
         let TileConfig { shape, index, aligned, halved } = self.config;
         let vector = match aligned {
-            true if shape.of_matrices => "_matrices".into(),
-            true => format!("_v{VECTOR}"),
+            true => match shape.panels {
+                Panels::Matrices => "_matrices".into(),
+                Panels::Copied => format!("_v{VECTOR}_copied"),
+                Panels::Stored => format!("_v{VECTOR}"),
+            },
             false => String::new(),
         };
         let wide = if index == IndexWidth::Bits64 { "_wide" } else { "" };
@@ -315,7 +326,7 @@ impl<'w> Tiled<'w> {
         };
         let nodes = [of.left, of.right];
         // Matrices have the elements as they are read.
-        let [left, right] = if self.config.shape.of_matrices {
+        let [left, right] = if self.config.shape.panels == Panels::Matrices {
             nodes.map(|node| unconverted(self.work, node))
         } else {
             nodes
@@ -370,12 +381,15 @@ impl<'w> Tiled<'w> {
     /// Stores the elements of a tile inside of the space.
     fn store(&self, body: &mut Body<'_>, place: &Place, within: [Value; 2]) {
         body.masks = within.into();
-        let cond = body.item().apply(Op::And, &within);
-        let (mut whole, mut halves) = (Vec::new(), Vec::new());
+        let mut stores = Vec::new();
         for (store, &buffer) in self.work.group.stores.iter().zip(&self.work.stores) {
             let value = body.value(store.node, &vec![], place);
             let at = body.position(buffer, Level::Item, (&vec![], Lanes::ONE), place);
-            let at = Address { aligned: self.config.aligned, ..at };
+            stores.push((Address { aligned: self.config.aligned, ..at }, value));
+        }
+        let cond = body.item().apply(Op::And, &within);
+        let (mut whole, mut halves) = (Vec::new(), Vec::new());
+        for (at, value) in stores {
             match body.halves(Level::Item, at) {
                 None => whole.push(Stmt::Store(at, value)),
                 Some(both) => halves.extend(both.map(|(at, in_half)| {
@@ -410,7 +424,7 @@ impl<'w> Tiled<'w> {
             grain_min: 1,
             each: DimExpr::constant(i64::from(rows) * i64::from(cols)),
         };
-        let bytes = self.shared_bytes();
+        let bytes = self.launch_bytes();
         Scheduled { row_memory: DimExpr::constant(bytes), ..Scheduled::new(when, (kernel, buffers), space) }
     }
 
@@ -420,9 +434,8 @@ impl<'w> Tiled<'w> {
     }
 
     /// Returns the bytes of shared memory whose size is set at launch.
-    fn shared_bytes(&self) -> i64 {
-        let shape = self.config.shape;
-        if shape.of_matrices { shape.matrix_bytes() } else { 0 }
+    fn launch_bytes(&self) -> i64 {
+        self.config.shape.launch_bytes(self.work.graph.node(self.of.left).dtype.size())
     }
 
     fn conditions(&self) -> Vec<Condition> {
@@ -437,9 +450,9 @@ impl<'w> Tiled<'w> {
             let axes = self.innermost().into_iter();
             when.extend(axes.map(|(axis, of)| Condition::Divides(work.graph.axis(axis).extent.clone(), of)));
         }
-        if config.shape.of_matrices {
+        if config.shape.panels.are_copied() {
             when.push(Condition::Arch(80));
-            when.push(Condition::Shares(DimExpr::constant(self.shared_bytes())));
+            when.push(Condition::Shares(DimExpr::constant(self.launch_bytes())));
         }
         if facts.rebased {
             let (halved, operands) = (self.halved(), (0..).map(BufferId).zip(&work.operands));
@@ -463,7 +476,8 @@ impl<'w> Tiled<'w> {
             // An axis with one coordinate leaves the elements along the next axis contiguous.
             let is_single = |axis: &&AxisId| self.work.graph.axis(**axis).extent.as_const() == Some(1);
             let Some(&axis) = operand.axes.iter().rev().find(|axis| !is_single(axis)) else { continue };
-            let is_matrix = self.config.shape.of_matrices && factors.contains(&Some(BufferId(i as u16)));
+            let is_matrix =
+                self.config.shape.panels == Panels::Matrices && factors.contains(&Some(BufferId(i as u16)));
             let lanes = if is_matrix { (ASYNC_COPY_BYTES / operand.dtype.size()) as i64 } else { VECTOR };
             match all.iter_mut().find(|(known, _)| *known == axis) {
                 Some((_, most)) => *most = lanes.max(*most),
