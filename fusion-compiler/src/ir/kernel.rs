@@ -255,8 +255,10 @@ pub enum ClusterExchange {
 /// PTX only, from compute capability 8.0 on, formed by `legalize`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AsyncCopy {
-    /// Starts to copy `ASYNC_COPY_BYTES` from an aligned address, or one element of 4 or 8 bytes from another one, to
-    /// an index of the shared memory. If the mask, the last value, is false, the memory gets zeros and nothing is read.
+    /// Starts to copy from an address to an index of the shared memory.
+    ///
+    /// An aligned address has `ASYNC_COPY_BYTES`, another one an element of 4 or 8 bytes. If the mask, the last value,
+    /// is false, the memory gets zeros and nothing is read.
     Start(Address, SharedId, Value, Value),
     /// Ends a group of copies of this thread.
     Commit,

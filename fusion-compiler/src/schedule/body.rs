@@ -4,6 +4,8 @@
 //! lane). A value goes where its axes put it, so what is constant along a row is computed once a row. Stores come
 //! after everything that is computed, so that an in-place parameter is read before it is written.
 
+mod tile;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::combine::{of_rows, written_out};
@@ -15,8 +17,8 @@ use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{AxisSet, NodeId, NodeKind, ParamId};
 use crate::ir::kernel::{
-    Address, Buffer, BufferId, Builder, Builtin, Expr, IndexWidth, Kernel, Lanes, Shared, SharedId, Stmt,
-    ThreadMap, Type, UNIFORM_LEN, Uniform, UniformId, Value, Values,
+    Buffer, BufferId, Builder, Builtin, Expr, IndexWidth, Kernel, Lanes, Shared, SharedId, Stmt, ThreadMap,
+    Type, UNIFORM_LEN, Uniform, UniformId, Value, Values,
 };
 use crate::ir::op::Op;
 use crate::ir::plan::{BufferArg, Footprint, UniformArg};
@@ -559,62 +561,6 @@ impl<'w> Body<'w> {
         let mask = within.into_iter().reduce(|all, one| self.at(level).apply(Op::And, &[all, one]));
         let read = mask.map_or(Expr::Load(at), |mask| Expr::LoadWhere(at, mask));
         self.at(level).bind(ty, read)
-    }
-
-    /// The elements that the rows and columns at a place read.
-    fn load_tile(&mut self, buffer: BufferId, point: &Point, level: Level, place: &Place) -> Value {
-        let dtype = self.work.graph.node(point.0).dtype;
-        let at = self.position(buffer, level, (&point.1, Lanes::ONE), place);
-        let aligned = self.aligned && point.1.is_empty();
-        let moved: Vec<Value> =
-            self.moves.within(&point.1).iter().map(|point| self.values[point].1).collect();
-        let lanes = |value: Value| self.kernel.ty(value).lanes;
-        let all = moved.iter().try_fold(lanes(at.index), |all, &mask| all.broadcast(lanes(mask)));
-        let lanes_of_all =
-            all.unwrap_or_else(|| unreachable!("masks have the rows and columns of the place"));
-        // A mask of further rows or columns is none of this value.
-        let own = |mask: &Value| lanes(*mask).broadcast(lanes_of_all) == Some(lanes_of_all);
-        let masks: Vec<Value> = self.masks.iter().copied().filter(own).chain(moved).collect();
-        let mask = masks.into_iter().reduce(|all, one| self.at(level).apply(Op::And, &[all, one]));
-        let at = Address { aligned, ..at };
-        let ty = Type { dtype, lanes: lanes_of_all };
-        let Some(halves) = self.halves(level, at) else {
-            let read = mask.map_or(Expr::Load(at), |mask| Expr::LoadWhere(at, mask));
-            return self.at(level).bind(ty, read);
-        };
-        let mut b = self.at(level);
-        let [lower, upper] = halves.map(|(at, within)| {
-            let mask = mask.map_or(within, |mask| b.apply(Op::And, &[mask, within]));
-            b.bind(ty, Expr::LoadWhere(at, mask))
-        });
-        let [(_, within), _] = halves;
-        b.apply(Op::Select, &[within, lower, upper])
-    }
-
-    /// Binds the halves of operands by themselves.
-    pub(super) fn halve(&mut self, operands: &[BufferId]) {
-        for &lower in operands {
-            self.buffers[usize::from(lower.0)].footprint = Footprint::LowerHalf;
-            let upper = self.bind(&self.work.operands[usize::from(lower.0)], Footprint::UpperHalf);
-            self.uppers.push((lower, upper));
-        }
-    }
-
-    /// Returns the places in both halves that a place stands for, each with a mask that is true for one of them, if
-    /// the operand is bound in halves.
-    pub(super) fn halves(&mut self, level: Level, at: Address) -> Option<[(Address, Value); 2]> {
-        let &(lower, upper) = self.uppers.iter().find(|(lower, _)| *lower == at.buffer)?;
-        let name = &self.kernel.buffer(lower).name;
-        let [window, ahead] = ["window", "offset"].map(|what| format!("{what} of {name}"));
-        let window = self.uniform(UniformArg::Window(lower.0), DType::Index, &window);
-        let [from, to] =
-            [lower, upper].map(|of| self.uniform(UniformArg::Offset(of.0), DType::Index, &ahead));
-        let ahead = self.top().apply(Op::Sub, &[to, from]);
-        let mut b = self.at(level);
-        let index = b.apply(Op::Add, &[at.index, ahead]);
-        let within = b.apply(Op::Lt, &[at.index, window]);
-        let beyond = b.apply(Op::Le, &[window, at.index]);
-        Some([(at, within), (Address { buffer: upper, index, ..at }, beyond)])
     }
 
     /// Where positions of values of a level are found: per run of lanes, or per thread. Runs along a row are within it.

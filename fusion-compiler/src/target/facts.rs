@@ -127,8 +127,9 @@ impl TileShape {
         panels: Panels::Stored,
     };
 
-    /// Returns the bytes of shared memory whose size is set at launch, for factors with elements of `size` bytes: the
-    /// stages of panels, and later the sums of products of matrices.
+    /// Returns the bytes of shared memory whose size is set at launch, for elements of `size` bytes.
+    ///
+    /// The memory has the stages of panels, and later the sums of products of matrices.
     pub fn launch_bytes(&self, size: usize) -> i64 {
         let [rows, cols, depth] = [self.rows, self.cols, self.depth].map(i64::from);
         let stages = |line: i64, lines: i64| i64::from(PANEL_STAGES) * lines * line;

@@ -16,8 +16,9 @@ use fusion_compiler::target::{Contractions, TargetFacts, TileShape, Tiles, facts
 use fusion_compiler::{fuse, legalize, optimize};
 use interpreter::{Elements, Team, has_tiles};
 
-/// Shapes with one run of rows, several runs, one vector and several vectors for each thread, and with a loop over
-/// the steps of a panel.
+/// Shapes with one run of rows, several runs, one vector and several vectors for each thread.
+///
+/// The last one has a loop over the steps of a copied panel.
 const SHAPES: [TileShape; 5] = [
     shape((8, 16, 4), 8),
     shape((16, 8, 8), 4),

@@ -343,8 +343,10 @@ impl Tiles<'_> {
         }
     }
 
-    /// Adds the products of a panel's steps to the sums of a thread, in a loop over some steps at a time where there are
-    /// many products. Stored panels leave no registers for such a loop, since elements wait in registers.
+    /// Adds the products of a panel's steps to the sums of a thread.
+    ///
+    /// Many products are computed in a loop over some steps at a time. Stored panels leave no registers for such a loop,
+    /// since their elements wait in registers.
     fn multiply(&mut self, of: PanelReads, depth: u16, sums: Vec<Value>, out: &mut Vec<Stmt>) -> Vec<Value> {
         let at_once = (PRODUCTS_MAX / (sums.len() * usize::from(VECTOR))).max(1) as u16;
         let steps = if self.panels.are_copied() { depth.min(at_once) } else { depth };
