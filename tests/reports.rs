@@ -66,6 +66,40 @@ fn rows_without_elements_take_no_launch() {
     }
 }
 
+/// No kernel of a convolution or a pool stores the windows of its input, on any target.
+#[test]
+fn windows_are_never_stored() {
+    let x = "x: f32[N, C, H, W]";
+    let sources = [
+        format!("pub fn f({x}, w: f32[O, C, KH = 3, KW = 3]) -> f32[N, O, P, Q] {{ conv(x, w, C, (H, KH) -> P, (W, KW) -> Q) }}"),
+        format!("pub fn f({x}, w: f32[O, C, KH, KW]) -> f32[N, O, P, Q] {{ conv(x, w, C, (H, KH) -> P, (W, KW) -> Q, padding = 1) }}"),
+        format!("pub fn f({x}, w: f32[C, KH, KW]) -> f32[N, C, P, Q] {{ conv(x, w, (H, KH) -> P, (W, KW) -> Q, padding = 1) }}"),
+        format!("pub fn f({x}) -> f32[N, C, P, Q] {{ max_pool(x, (H, 3) -> P, (W, 3) -> Q, stride = 1, padding = 1) }}"),
+        "pub fn f(x: u8[N, C, H, W], s: f32[C], w: f32[O, C, KH, KW]) -> f32[N, O, P, Q] { conv(x as f32 * s, w, C, (H, KH) -> P, (W, KW) -> Q, padding = 1) }".into(),
+        "pub fn f(x: f16[N, H, W, C], w: f16[KH, KW, C, O]) -> f16[N, P, Q, O] { conv(x, w, C, (H, KH) -> P, (W, KW) -> Q, padding = 1) }".into(),
+    ];
+    let extent = |dim: &str| match dim {
+        "KH" | "KW" => 3,
+        "N" => 2,
+        _ => 64,
+    };
+    for source in sources {
+        let Ok(Source::Items(functions, _)) = front_end(source.parse().expect("it is tokens")) else {
+            panic!("{source} has no mistakes")
+        };
+        let plan = plan(&functions[0]);
+        // A tensor of all windows would have nine times the bytes of the input.
+        let input = 4 * 2 * 64 * 64 * 64;
+        for target in Target::ALL {
+            let mut report = report::Report::new(&plan);
+            assert!(report.on(target, limits(target)));
+            plan.symbols.iter().for_each(|dim| report.bind(dim, extent(dim)).expect("a dim of the function"));
+            let bytes = report.peak_temporary_bytes().expect("all extents are known");
+            assert!(bytes <= 2 * input, "{source}: {target:?} stores {bytes} bytes");
+        }
+    }
+}
+
 /// Snapshots of the formulas, the numbers, a narrow page, and the graph.
 #[test]
 fn reports_are_as_reviewed() {

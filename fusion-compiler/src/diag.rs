@@ -356,6 +356,16 @@ catalogue! {
     pad_arguments() = "`pad` takes a value, a dim with the name of the longer one, and how many elements come before and after: write `pad(x, D -> P, 1, 1)`, or `pad(x, D -> P, 1, 1, value = 0.5)`";
     concat_arguments() = "`concat` takes values with their dims, and the name of the dim that they make: write `concat((x, A), (y, B) -> D)`";
     take_arguments() = "`take` takes a table, a dim of it, and where along the dim: write `take(table, V, ids)`";
+    unfold_arguments() = "`unfold` takes a value and windows, each a dim and its taps with the name of their positions: write `unfold(x, (W, K = 3) -> Q)`, or `unfold(x, (H, KH) -> P, (W, KW) -> Q, stride = 2, padding = 1, dilation = 1)`";
+    conv_arguments() = "`conv` takes a value, weights, the dims that are summed, and windows, each a dim and its taps with the name of their positions: write `conv(x, w, C, (H, KH) -> P, (W, KW) -> Q)`, with `stride = 2`, `padding = 1` or `dilation = 2` after the windows";
+    conv_transpose_arguments() = "`conv_transpose` takes a value, weights, the dims that are summed, and windows, each a dim and its taps with the name of their positions: write `conv_transpose(x, w, C, (H, KH) -> P, (W, KW) -> Q, stride = 2)`, with `padding = 1`, `output_padding = 1` or `dilation = 2`";
+    pool_arguments(function) = "`{function}` takes a value and windows, each a dim and its number of taps with the name of their positions: write `{function}(x, (H, 2) -> P, (W, 2) -> Q)`, with `stride = 2`, `padding = 1` or `dilation = 2` after the windows";
+    window_entries(option, has, wants) = "`{option}` has {has} entries here: write one number for all windows, or an entry for each of the {wants}, as in `{option} = (2, 1)`";
+    window_padding() = "the padding of a window is a number for both sides, `(before, after)`, or `same`";
+    window_of_window(function, dim) = "`{dim}` is a dim that this `{function}` makes: another call takes windows along it";
+    transposed_padding() = "the padding of `conv_transpose` is a number for both sides, or `(before, after)`";
+    window_least(function, least) = "`{function}` takes a number of at least {least} here";
+    window_too_long(function, dim, span, whole) = "the window of `{function}` covers {span} elements, and `{dim}` has {whole} with its padding";
     slice_range(start, end, dim, extent) = "`{start}..{end}` is no part of `{dim}`, which is 0..{extent}";
     pad_negative() = "`pad` adds elements: write `slice` to leave some out";
     amount(function) = "`{function}` takes a number of elements here that follows from extents: write whole numbers, dims, and `+ - * /`";

@@ -163,6 +163,16 @@ pub enum Error {
         /// Nearby extents that pass the check, as the end of the sentence; empty if there are none.
         fits: Box<str>,
     },
+    /// A window of a convolution or a pool does not fit its dim, or an option of it is too small.
+    #[error("`{function}`: {what}{fits}")]
+    Window {
+        /// Name of the called function.
+        function: String,
+        /// The window and its dim, or the option, with their numbers.
+        what: String,
+        /// Nearby extents that pass the check, as the end of the sentence; empty if there are none.
+        fits: Box<str>,
+    },
     /// `slice`, `pad` or `concat` makes a dim that already has another extent.
     #[error(
         "`{function}`: {by} makes `{dim}` of extent {wants}, but it has {extent} here: give what it makes a name of its own, or pass tensors that agree{fits}"

@@ -130,6 +130,7 @@ fn name(of: &Use) -> Box<str> {
         Use::Padding(..) => "pad",
         Use::Concat => "concat",
         Use::Rename => "rename",
+        Use::Window(function) | Use::Option(function) => function,
         Use::Coordinates(function) => function,
     };
     format!("`{function}`").into()
@@ -139,7 +140,13 @@ fn name(of: &Use) -> Box<str> {
 fn misplaced(plan: &Plan, concat: &ConcatDim, symbols: &[i64], (extent, parts): (i64, &[i64])) -> Error {
     let ConcatDim { whole, parts: dims, of } = concat;
     let (function, dim) = (plan.name.to_string(), whole.name.to_string());
-    let fits = fits(plan, symbols, whole, dims);
+    // A window along a dim and its padding leaves the padding as it is.
+    let own = match of {
+        Use::Window(_) => whole.extent.symbols().next().map(DimExpr::sym),
+        _ => None,
+    };
+    let own = own.map(|extent| Dim { extent, ..whole.clone() });
+    let fits = fits(plan, symbols, own.as_ref().unwrap_or(whole), dims);
     let made = |dim: &Dim, wants: String, extent: i64| {
         let (function, fits) = (plan.name.to_string(), fits.clone());
         Error::Made { function, by: name(of), dim: dim.name.to_string(), wants, extent, fits }
@@ -170,11 +177,20 @@ fn misplaced(plan: &Plan, concat: &ConcatDim, symbols: &[i64], (extent, parts): 
             let dim = dims[1].name.to_string();
             Error::Padding { function, dim, amount: with_value(text, Some(amount)), fits }
         }
+        (Use::Window(_), &[window, rest]) if rest < 0 => {
+            let by = name(of);
+            let what = format!(
+                "the window of {by} covers {window} elements of `{dim}`, which has {extent} with its padding"
+            );
+            Error::Window { function, what, fits }
+        }
+        (Use::Option(_), &[least, _]) => {
+            let what = format!("the `{dim}` of {} is {extent}, and is at least {least}", name(of));
+            Error::Window { function, what, fits: Box::default() }
+        }
         (Use::Coordinates(_), _) => Error::InvalidExtent { function, dim },
         // The dim already has another extent than the operation computes.
-        (Use::Position(_) | Use::Range(..) | Use::Padding(..) | Use::Concat | Use::Rename, _) => {
-            made(whole, total(parts), extent)
-        }
+        _ => made(whole, total(parts), extent),
     }
 }
 

@@ -10,6 +10,7 @@
 mod devices;
 mod losses;
 mod models;
+mod windows;
 
 use devices::{exact_devices, on_devices};
 use fusion::prelude::*;

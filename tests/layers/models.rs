@@ -127,9 +127,9 @@ fuse! {
 static GOLDEN: &[u8] = include_bytes!("../golden/models.safetensors");
 
 /// A model of the golden file on a device.
-struct Model<'a> {
+pub(crate) struct Model<'a> {
     device: &'a Device,
-    name: &'a str,
+    pub(crate) name: &'a str,
     file: SafeTensors<'a>,
 }
 
@@ -142,7 +142,7 @@ impl Model<'_> {
         (elements.collect(), tensor.shape().to_vec())
     }
 
-    fn input(&self, name: &str) -> Result<Tensor<f32>> {
+    pub(crate) fn input(&self, name: &str) -> Result<Tensor<f32>> {
         let (elements, shape) = self.elements(&format!("in.{name}"), Dtype::F32, f32::from_le_bytes);
         Tensor::from_slice(self.device, &elements, shape)
     }
@@ -152,7 +152,7 @@ impl Model<'_> {
         Tensor::from_slice(self.device, &elements, shape)
     }
 
-    fn check(&self, got: &Tensor<f32>, bound: (f64, f64)) -> Result<()> {
+    pub(crate) fn check(&self, got: &Tensor<f32>, bound: (f64, f64)) -> Result<()> {
         let (expected, _) = self.elements("out.y", Dtype::F32, f32::from_le_bytes);
         let expected: Vec<f64> = expected.into_iter().map(f64::from).collect();
         check(self.device, self.name, &got.to_vec()?, &expected, bound);
@@ -161,7 +161,7 @@ impl Model<'_> {
 }
 
 /// Runs a test with each model of these names, on each device.
-fn on_models(names: &[&str], test: impl Fn(&Model<'_>) -> Result<()>) {
+pub(crate) fn on_models(names: &[&str], test: impl Fn(&Model<'_>) -> Result<()>) {
     on_devices(|device| {
         for name in names {
             let file = SafeTensors::deserialize(GOLDEN).expect("the file is whole");

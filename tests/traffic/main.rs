@@ -7,6 +7,7 @@ mod long;
 mod once;
 mod optimizers;
 mod unstaged;
+mod windows;
 
 use std::process::Command;
 

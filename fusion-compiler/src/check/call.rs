@@ -98,6 +98,9 @@ fn built_in(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args: &[Arg]
     if let Some(kind) = index::IndexOp::from_name(name) {
         return Some(index::index(b, env, at, kind, args));
     }
+    if let Some(nested) = resized(b, name, args) {
+        return Some(single(b, env, &nested));
+    }
     match name {
         "index" => Some(reduce::index(b, env, at, args)),
         "rename" => Some(rename::rename(b, env, at, args)),
@@ -106,6 +109,29 @@ fn built_in(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args: &[Arg]
         name if b.in_std() => guards::guard(b, env, at, name, args),
         _ => None,
     }
+}
+
+/// Largest number of dims that one call resizes.
+const RESIZED_MAX: usize = 8;
+
+/// Returns `resize(resize(x, W, Q), H, P)` for `resize(x, H -> P, W -> Q)`: a function of the library for each dim.
+fn resized(b: &Builder<'_>, name: &str, args: &[Arg]) -> Option<Expr> {
+    let [value, arrows @ ..] = args else { return None };
+    let are_dims = (1..=RESIZED_MAX).contains(&arrows.len());
+    if !matches!(name, "resize_nearest" | "resize_bilinear") || is_users(b, name) || !are_dims {
+        return None;
+    }
+    let pairs = arrows.iter().map(|arg| match (&arg.name, &arg.value.kind) {
+        (None, ExprKind::Arrow(from, to)) => Some((arg.value.at, &**from, &**to)),
+        _ => None,
+    });
+    let pairs: Vec<_> = pairs.collect::<Option<_>>()?;
+    let nested = pairs.into_iter().rev().fold(value.value.clone(), |value, (at, from, to)| {
+        let depth = value.depth + 1;
+        let args = [value, from.clone(), to.clone()].map(|value| Arg { name: None, value });
+        Expr { kind: ExprKind::Call(name.into(), args.into()), at, depth }
+    });
+    Some(nested)
 }
 
 /// Evaluates `x.name(args)`, with the receiver as the first argument.

@@ -4,12 +4,15 @@
 //! Only the library can call guards, so users' functions may have the same names.
 
 use super::build::{Builder, Env, ExprValue};
+use super::dims;
 use super::expr::single;
 use super::matmul;
 use super::value::{axes_of, common, dtype_of, known, typed};
+use super::weak::{self, Weak};
 use crate::diag::{self, hints};
 use crate::ir::dtype::DType;
-use crate::ir::graph::{AxisSet, Node, NodeKind};
+use crate::ir::graph::{AxisSet, ConcatDim, Dim, Node, NodeKind, Use};
+use crate::ir::op::Op;
 use crate::parse::ast::{Arg, At, ExprKind};
 
 /// Evaluates a call of a guard. Returns none if no guard has the name.
@@ -25,6 +28,7 @@ pub(super) fn guard(
         "classes" => classes(b, env, at, args),
         "factors" => matmul::factors(b, env, at, args),
         "number" => number(b, env, at, args),
+        "scaled" => scaled(b, env, at, args),
         "truths" => truths(b, env, at, args),
         "weights" => weights(b, env, at, args),
         _ => return None,
@@ -44,6 +48,32 @@ fn alike(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> ExprValue 
         return b.error(at, diag::dims_differ(b.called(""), first, second, dim));
     }
     if matches!(second, ExprValue::Unknown) { ExprValue::Unknown } else { value }
+}
+
+/// Evaluates `scaled(P, H)`: the coordinate along `P` times the extent of `H`. Each call checks that `i32` has all of
+/// these numbers.
+fn scaled(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> ExprValue {
+    let axes = args.iter().filter_map(|arg| match &arg.value.kind {
+        ExprKind::Name(name) => env.axis(name),
+        _ => None,
+    });
+    let [along, by] = axes.collect::<Vec<_>>()[..] else {
+        let text =
+            b.axes_text(args.iter().filter_map(|arg| dims::named(b, env, &arg.value)).flatten().collect());
+        return b.error(at, diag::one_dim(b.called(""), text));
+    };
+    let [along_dim, by_dim] = [along, by].map(|axis| b.graph.axis(axis).clone());
+    let extent = along_dim.extent * by_dim.extent.clone();
+    if extent.as_const().is_none_or(|extent| i32::try_from(extent).is_err()) {
+        let whole = Dim { name: format!("{} * {}", along_dim.name, by_dim.name).into(), extent };
+        let of = Use::Coordinates(b.called(""));
+        b.graph.check(ConcatDim { parts: vec![whole.clone()].into(), whole, of });
+    }
+    let span = b.place(at);
+    let own = b.leaf(NodeKind::Coord(along), DType::I32, AxisSet::EMPTY.with(along), span);
+    let by = weak::resolve(b, &Weak::extent(by_dim.extent, span), DType::I32);
+    let (Some(own), Some(by)) = (own, by) else { return ExprValue::Unknown };
+    ExprValue::Node(b.graph.apply(Op::Mul, &[own, by], span))
 }
 
 /// Evaluates `classes(t)`: converts integers of any type to `i32`. Values out of the range of `i32` keep

@@ -1,10 +1,15 @@
-//! `at`, `slice`, `flip`, `roll`, `pad`, `concat` and `take`: elements of a value at other places, without
-//! moving data.
+//! `at`, `slice`, `flip`, `roll`, `pad`, `concat`, `take` and windows: elements of a value at other places,
+//! without moving data.
 //!
 //! Each operation computes an index along a dim for every element of its result.
 //!
 //! Invariant: an index without a condition is always in range. Known extents are checked here, and the others
 //! by `Graph::concats` at each call.
+
+mod declare;
+mod window;
+
+pub(super) use declare::{declare, extents};
 
 use super::build::{Builder, Env, ExprValue, Form};
 use super::expr::single;
@@ -16,7 +21,7 @@ use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{AxisId, AxisSet, ConcatDim, Dim, Node, NodeId, NodeKind, SpanId, Use};
 use crate::ir::op::Op;
-use crate::parse::ast::{Arg, At, Binary, Expr, ExprKind, Pattern, Unary};
+use crate::parse::ast::{Arg, At, Expr, ExprKind};
 
 /// An index operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,12 +33,20 @@ pub(super) enum IndexOp {
     Pad,
     Concat,
     Take,
+    Unfold,
+    Conv,
+    ConvTranspose,
+    MaxPool,
+    AvgPool,
 }
 
 impl IndexOp {
     pub(super) fn from_name(name: &str) -> Option<IndexOp> {
-        use IndexOp::{At, Concat, Flip, Pad, Roll, Slice, Take};
-        [At, Slice, Flip, Roll, Pad, Concat, Take].into_iter().find(|kind| kind.name() == name)
+        use IndexOp::{
+            At, AvgPool, Concat, Conv, ConvTranspose, Flip, MaxPool, Pad, Roll, Slice, Take, Unfold,
+        };
+        let all = [At, Slice, Flip, Roll, Pad, Concat, Take, Unfold, Conv, ConvTranspose, MaxPool, AvgPool];
+        all.into_iter().find(|kind| kind.name() == name)
     }
 
     fn name(self) -> &'static str {
@@ -45,7 +58,18 @@ impl IndexOp {
             IndexOp::Pad => "pad",
             IndexOp::Concat => "concat",
             IndexOp::Take => "take",
+            IndexOp::Unfold => "unfold",
+            IndexOp::Conv => "conv",
+            IndexOp::ConvTranspose => "conv_transpose",
+            IndexOp::MaxPool => "max_pool",
+            IndexOp::AvgPool => "avg_pool",
         }
+    }
+
+    /// Returns true for operations on windows.
+    fn has_windows(self) -> bool {
+        use IndexOp::{AvgPool, Conv, ConvTranspose, MaxPool, Unfold};
+        matches!(self, Unfold | Conv | ConvTranspose | MaxPool | AvgPool)
     }
 
     fn usage(self) -> Message {
@@ -57,6 +81,10 @@ impl IndexOp {
             IndexOp::Pad => diag::pad_arguments(),
             IndexOp::Concat => diag::concat_arguments(),
             IndexOp::Take => diag::take_arguments(),
+            IndexOp::Unfold => diag::unfold_arguments(),
+            IndexOp::Conv => diag::conv_arguments(),
+            IndexOp::ConvTranspose => diag::conv_transpose_arguments(),
+            IndexOp::MaxPool | IndexOp::AvgPool => diag::pool_arguments(self.name()),
         }
     }
 }
@@ -72,6 +100,9 @@ pub(super) fn index(b: &mut Builder<'_>, env: &mut Env, at: At, kind: IndexOp, a
     }
     let mut call = IndexCall { b, env, kind, at, span };
     let value = match kind {
+        IndexOp::Unfold => call.unfold(args),
+        IndexOp::Conv | IndexOp::ConvTranspose => return call.conv(args).unwrap_or(ExprValue::Unknown),
+        IndexOp::MaxPool | IndexOp::AvgPool => return call.pool(args).unwrap_or(ExprValue::Unknown),
         IndexOp::At => call.at(args),
         IndexOp::Slice => call.slice(args),
         IndexOp::Flip => call.flip(args),
@@ -345,11 +376,16 @@ impl IndexCall<'_, '_> {
 
     /// Evaluates a value and one dim that the value must have.
     fn operand(&mut self, value: &Expr, along: &Expr) -> Option<IndexedAxis> {
-        let (name, usage) = (self.b.called(self.kind.name()), self.kind.usage());
         let number = single(self.b, self.env, value);
+        self.along(&number, along)
+    }
+
+    /// Finds one dim that a value must have.
+    fn along(&mut self, number: &ExprValue, along: &Expr) -> Option<IndexedAxis> {
+        let (name, usage) = (self.b.called(self.kind.name()), self.kind.usage());
         let axis = dims::one(self.b, self.env, along, &name, &usage)?;
-        let dtype = dtype_of(self.b, &number)?;
-        let id = typed(self.b, &number, dtype)?;
+        let dtype = dtype_of(self.b, number)?;
+        let id = typed(self.b, number, dtype)?;
         let id = axes::joined(self.b, id, AxisSet::EMPTY.with(axis));
         let has = self.b.graph.node(id).axes;
         if !has.contains(axis) {
@@ -508,91 +544,4 @@ fn named(name: String, extent: DimExpr) -> Dim {
 
 fn difference(a: &DimExpr, b: &DimExpr) -> DimExpr {
     if a == b { DimExpr::constant(0) } else { a.clone() - b.clone() }
-}
-
-/// Names in scope before an expression, each with the extent it stands for, if any.
-pub(super) type Lets<'e> = [(&'e str, Option<DimExpr>)];
-
-/// Declares the dim of the result of a call, if its extent follows from names alone.
-pub(super) fn declare(
-    b: &mut Builder<'_>,
-    env: &mut Env,
-    (kind, args): (IndexOp, &[Arg]),
-    lets: &Lets<'_>,
-    fixed: &[(String, i64)],
-) {
-    let of = |e: &Expr| extent(b, env, lets, e);
-    let arrow = args.iter().find_map(|arg| match &arg.value.kind {
-        ExprKind::Arrow(from, to) => Some((&**from, &**to)),
-        _ => None,
-    });
-    let Some((from, to)) = arrow else { return };
-    let length = match (kind, args) {
-        (IndexOp::Slice, [_, _, Arg { value: Expr { kind: ExprKind::Range(start, end), .. }, .. }]) => {
-            let start = start.as_ref().map_or(Some(DimExpr::constant(0)), |start| of(start));
-            let end = end.as_ref().map_or_else(|| of(from), |end| of(end));
-            end.zip(start).map(|(end, start)| difference(&end, &start))
-        }
-        (IndexOp::Pad, [_, _, before, after, ..]) => {
-            let all = [&before.value, from, &after.value].map(of);
-            let [before, own, after] = all;
-            before.zip(own).zip(after).map(|((before, own), after)| before + own + after)
-        }
-        (IndexOp::Concat, _) => parts(args).and_then(|(_, parts)| {
-            let extents: Option<Vec<DimExpr>> = parts.iter().map(|(_, along)| of(along)).collect();
-            extents?.into_iter().reduce(|sum, next| sum + next)
-        }),
-        (IndexOp::At | IndexOp::Slice | IndexOp::Pad | IndexOp::Flip | IndexOp::Roll | IndexOp::Take, _) => {
-            None
-        }
-    };
-    let (Some(length), ExprKind::Name(name)) = (length, &to.kind) else { return };
-    if env.dim(name).is_none() && !fixed.iter().any(|(fixed, _)| fixed == name) {
-        axes::create(b, env, length, name);
-    }
-}
-
-/// Returns the extent of each name that a `let` binds, if the name stands for one.
-pub(super) fn extents(
-    b: &Builder<'_>,
-    env: &Env,
-    lets: &Lets<'_>,
-    (pattern, value): (&Pattern, &Expr),
-) -> Vec<Option<DimExpr>> {
-    match (pattern, &value.kind) {
-        (Pattern::Name(_), _) => vec![extent(b, env, lets, value)],
-        (Pattern::Tuple(names, _), ExprKind::Tuple(parts)) if names.len() == parts.len() => {
-            parts.iter().map(|part| extent(b, env, lets, part)).collect()
-        }
-        (Pattern::Tuple(names, _), _) => vec![None; names.len()],
-    }
-}
-
-/// Evaluates an expression of names and integers to an extent.
-fn extent(b: &Builder<'_>, env: &Env, lets: &Lets<'_>, e: &Expr) -> Option<DimExpr> {
-    match &e.kind {
-        ExprKind::Int(value, None) => match env.axis(&value.to_string()) {
-            Some(axis) => Some(b.graph.axis(axis).extent.clone()),
-            None => i64::try_from(*value).ok().map(DimExpr::constant),
-        },
-        ExprKind::Name(name) => match env.dim(name) {
-            Some(axes) => Some(DimExpr::product(axes.iter().map(|&axis| &b.graph.axis(axis).extent))),
-            None => lets.iter().rev().find(|(known, _)| known == name)?.1.clone(),
-        },
-        ExprKind::Unary(Unary::Neg, x) => {
-            extent(b, env, lets, x).map(|x| difference(&DimExpr::constant(0), &x))
-        }
-        ExprKind::Chain(first, links) => {
-            let first = extent(b, env, lets, first);
-            links.iter().fold(first, |left, link| {
-                let (left, right) = (left?, extent(b, env, lets, &link.operand)?);
-                weak::extent_op(table_op(link.op)?, left, right)
-            })
-        }
-        _ => None,
-    }
-}
-
-fn table_op(op: Binary) -> Option<Op> {
-    matches!(op, Binary::Add | Binary::Sub | Binary::Mul | Binary::Div).then(|| super::expr::table_op(op))
 }

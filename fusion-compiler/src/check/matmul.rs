@@ -17,23 +17,34 @@ pub(super) fn factors(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) 
     let ExprKind::Name(dim) = &dim.value.kind else { unreachable!("the library passes parameters") };
     let summed: AxisSet = env.dim(dim).into_iter().flatten().copied().collect();
     let values = [first, second].map(|arg| single(b, env, &arg.value));
+    factors_of(b, (at, ""), values, summed)
+}
+
+/// Returns both factors of products that are summed along dims, after the checks of `factors`. `own` is the name of
+/// the function outside of the library.
+pub(super) fn factors_of(
+    b: &mut Builder<'_>,
+    (at, own): (At, &'static str),
+    values: [ExprValue; 2],
+    summed: AxisSet,
+) -> ExprValue {
     let [Some(left), Some(right)] = [&values[0], &values[1]].map(|value| dtype_of(b, value)) else {
         return ExprValue::Unknown;
     };
     let has = [&values[0], &values[1]].map(|value| axes_of(b, value));
     for (factor, has, other) in [("x", has[0], has[1]), ("w", has[1], has[0])] {
         if let Some(axis) = summed.minus(has).iter().next() {
-            let message = lacks(b, factor, axis, (has, other));
+            let message = lacks(b, (factor, own), axis, (has, other));
             return b.error(at, message);
         }
     }
     if has[0] == has[1] && has[0] != summed {
         let (dims, dim) = (b.axes_text(has[0]), b.names_text(&summed.iter().collect::<Vec<_>>()));
-        let own = has[0].minus(summed).iter().last().map_or("N", |axis| &b.graph.axis(axis).name);
-        return b.error(at, diag::factors_alike(b.called(""), dims, own, dim));
+        let last = has[0].minus(summed).iter().last().map_or("N", |axis| &b.graph.axis(axis).name);
+        return b.error(at, diag::factors_alike(b.called(own), dims, last, dim));
     }
     if let Some(&dtype) = [left, right].iter().find(|&&dtype| dtype == DType::Bool) {
-        return b.error(at, diag::wants_number(b.called(""), dtype));
+        return b.error(at, diag::wants_number(b.called(own), dtype));
     }
     let wide = |dtype: DType| match dtype {
         DType::U16 if left == right => DType::U32,
@@ -52,7 +63,12 @@ pub(super) fn factors(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) 
 
 /// Returns the message for a factor that lacks a dim of the sum. `has` are the dims of this factor and of the
 /// other.
-fn lacks(b: &Builder<'_>, factor: &str, axis: AxisId, has: (AxisSet, AxisSet)) -> diag::Message {
+fn lacks(
+    b: &Builder<'_>,
+    (factor, function): (&str, &'static str),
+    axis: AxisId,
+    has: (AxisSet, AxisSet),
+) -> diag::Message {
     if let Some(namesake) = b.namesake(axis, has.0) {
         return b.two_dims(axis, namesake);
     }
@@ -60,8 +76,8 @@ fn lacks(b: &Builder<'_>, factor: &str, axis: AxisId, has: (AxisSet, AxisSet)) -
     let (name, text) = (&b.graph.axis(axis).name, b.axes_text(has.0));
     // The last dim that only this factor has is the likeliest one that was meant.
     match has.0.minus(has.1).iter().last().map(|own| &b.graph.axis(own).name) {
-        Some(own) => diag::factor_other_dim(b.called(""), position, name, text, factor, own),
-        None => diag::factor_lacks_dim(b.called(""), position, name, text),
+        Some(own) => diag::factor_other_dim(b.called(function), position, name, text, factor, own),
+        None => diag::factor_lacks_dim(b.called(function), position, name, text),
     }
 }
 

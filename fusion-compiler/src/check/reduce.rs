@@ -17,9 +17,28 @@ use crate::parse::ast::{Arg, At, Expr, ExprKind};
 use super::weak::{self, Weak};
 
 /// Names of the operations along dims that are built into the compiler rather than written in `std.fuse`.
-pub(super) const NAMES: [&str; 16] = [
-    "sum", "mean", "prod", "max", "min", "index", "at", "rename", "split", "merge", "slice", "flip", "roll",
-    "pad", "concat", "take",
+pub(super) const NAMES: [&str; 21] = [
+    "sum",
+    "mean",
+    "prod",
+    "max",
+    "min",
+    "index",
+    "at",
+    "rename",
+    "split",
+    "merge",
+    "slice",
+    "flip",
+    "roll",
+    "pad",
+    "concat",
+    "take",
+    "unfold",
+    "conv",
+    "conv_transpose",
+    "max_pool",
+    "avg_pool",
 ];
 
 /// The operation of a reduction.
@@ -150,7 +169,14 @@ fn strict_mean(b: &mut Builder<'_>, at: At, id: NodeId, axes: &[AxisId]) -> Expr
     }
 }
 
-fn combine(b: &mut Builder<'_>, at: At, kind: ReduceKind, id: NodeId, axes: &[AxisId]) -> ExprValue {
+/// Combines the elements of a value along axes.
+pub(super) fn combine(
+    b: &mut Builder<'_>,
+    at: At,
+    kind: ReduceKind,
+    id: NodeId,
+    axes: &[AxisId],
+) -> ExprValue {
     let is_half = b.graph.node(id).dtype.is_narrow() && b.graph.node(id).dtype.is_float();
     if kind == ReduceKind::Mean && is_half && b.graph.math == Math::Strict {
         return strict_mean(b, at, id, axes);

@@ -264,7 +264,7 @@ fn number(b: &Builder<'_>, env: &Env, e: &Expr) -> Option<Expr> {
 }
 
 /// Checks that a dim may have so many elements.
-fn is_possible(b: &mut Builder<'_>, at: At, extent: u64) -> Option<()> {
+pub(super) fn is_possible(b: &mut Builder<'_>, at: At, extent: u64) -> Option<()> {
     let is = i64::try_from(extent).is_ok_and(|extent| extent <= dims::ELEMENTS_MAX);
     if !is {
         b.error(at, diag::too_many_elements());
@@ -273,7 +273,7 @@ fn is_possible(b: &mut Builder<'_>, at: At, extent: u64) -> Option<()> {
 }
 
 /// Declares a dim whose extent is written here, or checks its known extent.
-fn sized(b: &mut Builder<'_>, env: &mut Env, part: &Expr) -> Option<()> {
+pub(super) fn sized(b: &mut Builder<'_>, env: &mut Env, part: &Expr) -> Option<()> {
     let ExprKind::Sized(name, extent) = &part.kind else { return Some(()) };
     is_possible(b, part.at, *extent)?;
     let extent = DimExpr::constant(i64::try_from(*extent).unwrap_or(i64::MAX));

@@ -156,6 +156,16 @@ impl DimExpr {
         values.pop()
     }
 
+    /// Returns true if the value is not negative, whatever the symbols are. Differences have no such promise.
+    pub fn is_nonnegative(&self) -> bool {
+        let is_free = |step: &DimOp| match step {
+            DimOp::Const(number) => *number >= 0,
+            DimOp::Sym(_) => true,
+            DimOp::Binary(op, ..) => *op != DimBinary::Sub,
+        };
+        self.0.iter().all(is_free)
+    }
+
     /// A number that the extent is a multiple of, whatever the symbols are.
     pub fn factor(&self) -> i64 {
         let leaf = |step| match step {

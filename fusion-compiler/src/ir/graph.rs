@@ -66,6 +66,12 @@ pub enum Use {
     Padding(Cow<'static, str>, Cow<'static, str>),
     /// A `concat` of all parts.
     Concat,
+    /// An option of the function of this name: a number that is named by the whole. The parts are the least number that
+    /// it may be, and the rest.
+    Option(Cow<'static, str>),
+    /// A window of the function of this name along the dim, which includes padding. The parts are the window and
+    /// the rest of the dim, or the only part are the positions of the window, which the dim is.
+    Window(Cow<'static, str>),
     /// A `rename` of the only part.
     Rename,
     /// A function that uses all coordinates of the dim. The only part is the dim itself.
@@ -376,9 +382,7 @@ impl Graph {
         // Every check of a dim checks the range of its coordinates, too.
         let covers = |known: &ConcatDim| match concat.of {
             Use::Coordinates(_) => known.whole == concat.whole,
-            Use::Position(_) | Use::Range(..) | Use::Padding(..) | Use::Concat | Use::Rename => {
-                *known == concat
-            }
+            _ => *known == concat,
         };
         if !self.concats.iter().any(covers) {
             self.concats.push(concat);

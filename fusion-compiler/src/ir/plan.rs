@@ -26,7 +26,9 @@ pub use super::graph::{ConcatDim, Use};
 use super::kernel::IndexWidth;
 pub use super::kernel::UniformArg;
 pub use condition::{Condition, Limits};
-pub use contraction::{Blocks, Contraction, DEPTH, Factor, TileAxis};
+pub use contraction::{
+    Blocks, Contraction, DEPTH, Factor, TileAxis, WINDOW_BOUNDS_MAX, WindowBounds, Windows,
+};
 pub use summary::{Array, ArrayKind, Boundary, GroupSummary, Summary, Traffic, VariantSummary};
 
 /// A list that a `static` can contain.

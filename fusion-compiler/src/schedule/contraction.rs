@@ -10,6 +10,7 @@ mod factor;
 mod few;
 mod parts;
 mod tiles;
+mod window;
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ use factor::FactorSource;
 
 use super::items::Grain;
 use super::pointwise::on_cpu;
-use super::space::{dims_along, stride};
+use super::space::dims_along;
 use super::split_reduction::{Stage, StageKind, memory};
 use super::{Config, Operand, Scheduled, Scratch, Work};
 use crate::fuse::products::{NoContraction, factors, obstacle};
@@ -233,15 +234,20 @@ impl Product {
             TileAxis {
                 extent: extent(&axis).clone(),
                 space: if in_rows { DimExpr::product(within.map(extent)) } else { zero() },
-                left: stride(graph, &factors[0].operand, axis).unwrap_or_else(zero),
-                right: stride(graph, &factors[1].operand, axis).unwrap_or_else(zero),
+                left: factors[0].stride(graph, axis).unwrap_or_else(zero),
+                right: factors[1].stride(graph, axis).unwrap_or_else(zero),
             }
         };
         // Columns that are none of the space have products of their own.
-        let batch = self.batch.iter().chain(self.cols.iter().filter(outer)).map(axis).collect::<Vec<_>>();
+        let batch: Vec<AxisId> = self.batch.iter().chain(self.cols.iter().filter(outer)).copied().collect();
+        let windows = [
+            factors[0].windows(graph, [&batch, &self.rows, &self.depth]),
+            factors[1].windows(graph, [&batch, inner, &self.depth]),
+        ];
         let axes = |of: &[AxisId]| of.iter().map(axis).collect::<Vec<_>>().into();
         finish.contraction = Some(Contraction {
-            batch: batch.into(),
+            batch: axes(&batch),
+            windows,
             rows: axes(&self.rows),
             cols: axes(inner),
             depth: axes(&self.depth),

@@ -259,25 +259,18 @@ impl Node {
 }
 
 impl Conv2d {
-    /// Gathers the padded input at the positions of the weights for each position of the result.
     fn text(&self) -> String {
         let Conv2d { channels, dims: [input, weights, result], stride, padding, dilation } = self;
-        let mut text = String::new();
-        let mut value = String::from("a");
-        for (i, side) in ["Rows", "Columns"].into_iter().enumerate() {
-            let (dim, kernel, position) = (&input[i], &weights[i], &result[i]);
-            let (stride, padding, dilation) = (stride[i], padding[i], dilation[i]);
-            text += &format!("let padded_{i} = pad({value}, {dim} -> Padded{side}, {padding}, {padding}); ");
-            // The slice is for its dim alone, whose extent is the number of positions.
-            text += &format!(
-                "let _ = slice(padded_{i}, Padded{side} -> {position}, ..(Padded{side} - ({kernel} - 1) * {dilation} - 1) / {stride} + 1); "
-            );
-            text += &format!(
-                "let window_{i} = take(padded_{i}, Padded{side}, index({position}) * {stride} + index({kernel}) * {dilation}); "
-            );
-            value = format!("window_{i}");
-        }
-        text + &format!("sum({value} * b, ({channels}, {}, {}))", weights[0], weights[1])
+        let window = |i: usize| format!("({}, {}) -> {}", input[i], weights[i], result[i]);
+        let pair = |of: &[usize; 2]| format!("({}, {})", of[0], of[1]);
+        format!(
+            "conv(a, b, {channels}, {}, {}, stride = {}, padding = {}, dilation = {})",
+            window(0),
+            window(1),
+            pair(stride),
+            pair(padding),
+            pair(dilation)
+        )
     }
 }
 

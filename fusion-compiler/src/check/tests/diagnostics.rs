@@ -230,8 +230,7 @@ fn slips_of_other_languages() {
     slip("torch.relu(x)", "there is no value `torch` here, and functions have no prefix: write `relu(…)`");
     slip(
         "torch.conv2d(x, x)",
-        "`conv2d` is not available yet: windows along a dim are gathered, \
-         as in `sum(take(x, P, index(T) + index(K)) * w, K)`",
+        "there is no function `conv2d`: it is `conv(x, w, C, (H, KH) -> P, (W, KW) -> Q)`",
     );
     slip("if let y = x { y } else { x }", "a `let` is a statement of its own: write it before this one");
     slip("if x = 0 { 1 } else { x }", "expected `{` (`==` compares), found `=`");

@@ -43,7 +43,12 @@ const VALUES: [&str; 5] = [
     "x: f32[N, M], w: f32[N, M], ids: i32[N], V: dim, K: dim",
     "x: f32[A], y: f32[B], a: f32[A], b: f32[A], value: f32",
 ];
-const OTHERS: [&str; 18] = [
+const OTHERS: [&str; 23] = [
+    "x: f32[N, C, H, W], w: f32[O, C, KH, KW]",
+    "x: f32[N, C, H, W], w: f32[C, O, KH, KW]",
+    "x: f32[N, C, T], w: f32[O, C, K]",
+    "x: f32[N, H, W], P: dim, Q: dim",
+    "x: f32[N, H, W]",
     "q: f32[T, K], k: f32[S, K], v: f32[S, D]",
     "x: f32[N, D], y: f32[N, D], d: f32",
     "x: f32[N, T]",
@@ -461,7 +466,7 @@ fn words_for_nothing() {
 /// Names that users of other libraries try have an answer, and a similar name is not the answer to them.
 #[test]
 fn names_of_other_libraries() {
-    let names = "logcumsumexp logaddexp2 erfinv lgamma cummax interpolate unfold svd lu map cov swiglu geglu mix isin \
+    let names = "logcumsumexp logaddexp2 erfinv lgamma cummax interpolate im2col svd lu map cov swiglu geglu mix isin \
                  abs2 sinc erfcx nanargmax max_pool3d rotl xlog1py inv fft searchsorted bincount grad print vmap";
     for name in names.split_whitespace() {
         let message = text(&format!("pub fn f(x: f32[N]) -> f32[N] {{ {name}(x) }}")).expect_err(name);

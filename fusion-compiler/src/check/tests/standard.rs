@@ -44,7 +44,7 @@ fn every_function_of_the_library_is_known_to_the_test() {
     for function in library::functions() {
         let name = &function.name.text;
         let arg = |(i, param): (usize, &Param)| match (&param.kind, param.name.text.as_str()) {
-            (ParamKind::Dim, "G") => "G",
+            (ParamKind::Dim, "G" | "P") => "G",
             (ParamKind::Dim, "D") if name == "group_norm" => "N",
             (ParamKind::Dim, _) => "D",
             (_, "G") => "4",

@@ -86,15 +86,22 @@ pub(crate) const FUNCTIONS: &[Hint] = &[
     ),
     (
         &["interpolate", "upsample", "resize"],
-        "the nearest elements are `take(x, T, index(S) * T / S)`, with the extent of the result from the caller",
+        "it is `resize_nearest(x, H -> P, W -> Q)` or `resize_bilinear(x, H -> P, W -> Q)`, with the extents from the caller",
     ),
     (&["repeat_interleave"], "`take(x, T, index(S) / 2)` has each element twice"),
+    (&["im2col", "sliding_window_view"], "windows along a dim are `unfold(x, (T, K = 3) -> P)`"),
+    (&["conv1d"], "it is `conv(x, w, C, (T, K) -> P)`"),
+    (&["conv2d", "conv3d", "convolve", "correlate"], "it is `conv(x, w, C, (H, KH) -> P, (W, KW) -> Q)`"),
     (
-        &["unfold", "im2col", "sliding_window_view"],
-        "windows along a dim are `take(x, P, index(T) + index(K))`",
+        &["conv_transpose1d", "conv_transpose2d", "conv_transpose3d"],
+        "it is `conv_transpose(x, w, C, (H, KH) -> P, (W, KW) -> Q, stride = 2)`",
     ),
-    (&["conv_transpose1d", "conv_transpose2d", "convolve", "correlate"], CONVOLUTION),
-    (&["max_pool3d", "avg_pool3d", "lp_pool1d", "lp_pool2d"], POOLING),
+    (&["max_pool1d", "max_pool2d", "max_pool3d"], "it is `max_pool(x, (H, 2) -> P, (W, 2) -> Q)`"),
+    (&["avg_pool1d", "avg_pool2d", "avg_pool3d"], "it is `avg_pool(x, (H, 2) -> P, (W, 2) -> Q)`"),
+    (
+        &["lp_pool1d", "lp_pool2d"],
+        "it combines windows, as in `sqrt(sum(square(unfold(x, (T, K = 3) -> P)), K))`",
+    ),
     (
         &["adaptive_avg_pool1d", "adaptive_avg_pool2d", "global_avg_pool"],
         "the mean of all positions is `mean(x, (H, W))`",
@@ -507,10 +514,6 @@ pub(crate) const FUNCTIONS: &[Hint] = &[
 ];
 
 const CUMULATIVE: &str = "a sum up to each element is `sum(if index(S) <= index(T) { rename(x, T -> S) } else { 0.0 }, S)`, whose work grows with the square of `T`";
-const POOLING: &str =
-    "windows that do not overlap are parts of a dim, as in `max(split(x, W -> (Q, K = 2)), K)`";
-const CONVOLUTION: &str =
-    "windows along a dim are gathered, as in `sum(take(x, P, index(T) + index(K)) * w, K)`";
 const SCATTERED: &str =
     "elements with one index are summed by `sum(if ids == index(V) { x } else { 0.0 }, N)`";
 
@@ -521,7 +524,5 @@ pub(crate) const LATER: &[Hint] = &[
         &["cumprod"],
         "it is `prod(if index(S) <= index(T) { rename(x, T -> S) } else { 1.0 }, S)`, whose work grows with the square of `T`",
     ),
-    (&["conv1d", "conv2d", "conv3d"], CONVOLUTION),
     (&["scatter", "scatter_add", "index_add"], SCATTERED),
-    (&["max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d"], POOLING),
 ];

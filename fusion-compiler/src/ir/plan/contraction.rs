@@ -24,8 +24,47 @@ pub struct Contraction {
     pub left: Factor,
     /// The right operand, with columns and depth.
     pub right: Factor,
+    /// Windows that choose the elements of the left and of the right operand from their tensors.
+    pub windows: [Windows; 2],
     /// Buffer of the kernel that tiles are read from.
     pub tile: u16,
+}
+
+/// The windows that choose the elements of an operand from its tensor.
+///
+/// The position of an element is the sum of its coordinates times their strides, from `start` on. Padding is 0.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Windows {
+    /// Position of the element whose coordinates are all 0. It may be less than 0.
+    pub start: DimExpr,
+    /// The dims of the tensor that have padding, at most `WINDOW_BOUNDS_MAX`.
+    pub bounds: List<WindowBounds>,
+}
+
+/// Largest number of dims with padding that windows choose elements along.
+pub const WINDOW_BOUNDS_MAX: usize = 3;
+
+/// The coordinate along a dim of a tensor, as a sum of coordinates times strides. Elements at coordinates less than 0,
+/// or from the extent on, are padding.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WindowBounds {
+    /// Extent of the dim.
+    pub extent: DimExpr,
+    /// Coordinate of the first element. It may be less than 0.
+    pub start: DimExpr,
+    /// Strides of the axes of the batch.
+    pub batch: List<DimExpr>,
+    /// Strides of the axes of the rows or columns.
+    pub lanes: List<DimExpr>,
+    /// Strides of the axes that are summed over.
+    pub depth: List<DimExpr>,
+}
+
+impl Windows {
+    /// The windows of an operand that is a whole tensor.
+    pub fn none() -> Windows {
+        Windows { start: DimExpr::constant(0), bounds: List::Owned(vec![]) }
+    }
 }
 
 /// An operand of a contraction.

@@ -3,15 +3,16 @@
 use std::collections::BTreeSet;
 
 use super::Product;
+use super::window::WindowFactor;
 use crate::fuse::{Load, Store, is_transcendental};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
-use crate::ir::graph::{Access, AxisId, NodeId, NodeKind};
+use crate::ir::graph::{Access, AxisId, Graph, NodeId, NodeKind};
 use crate::ir::kernel::Buffer;
-use crate::ir::plan::{Blocks, BufferArg, Condition, Factor, Footprint};
+use crate::ir::plan::{Blocks, BufferArg, Condition, Factor, Footprint, Windows};
 use crate::schedule::items::Grain;
 use crate::schedule::pointwise::on_cpu;
-use crate::schedule::space::dims;
+use crate::schedule::space::{dims, stride};
 use crate::schedule::split_reduction::{Stage, StageKind, memory};
 use crate::schedule::{Config, Operand, Scheduled, Scratch, Work};
 use crate::target::tuning_table::cpu;
@@ -20,7 +21,9 @@ use crate::target::{TargetFacts, Vectors};
 /// The place of a factor's elements.
 pub(super) struct FactorSource {
     /// The elements as a tensor.
-    pub(super) operand: Operand,
+    operand: Operand,
+    /// The windows that choose the elements from the tensor, if they are not all of them.
+    windows: Option<WindowFactor>,
     /// The kernel that computes blocks of the tensor, which is never stored; none for a tensor in memory.
     blocks: Option<Blocks>,
 }
@@ -29,6 +32,24 @@ impl FactorSource {
     /// Returns true if a kernel computes blocks of the factor.
     pub(super) fn is_in_blocks(&self) -> bool {
         self.blocks.is_some()
+    }
+
+    fn tensor(operand: Operand) -> FactorSource {
+        FactorSource { operand, windows: None, blocks: None }
+    }
+
+    /// Returns the distance of elements along an axis, if the factor has it.
+    pub(super) fn stride(&self, graph: &Graph, axis: AxisId) -> Option<DimExpr> {
+        match &self.windows {
+            Some(windows) => windows.stride(graph, &self.operand, axis),
+            None => stride(graph, &self.operand, axis),
+        }
+    }
+
+    /// Returns the windows that choose the elements, for the axes of the batch, the rows or columns, and the depth.
+    pub(super) fn windows(&self, graph: &Graph, axes: [&[AxisId]; 3]) -> Windows {
+        let windows = self.windows.as_ref();
+        windows.map_or_else(Windows::none, |windows| windows.windows(graph, &self.operand, axes))
     }
 
     /// Returns the factor as the driver sees it: a buffer that the kernel of tiles reads, too, a further one, or
@@ -64,32 +85,32 @@ impl Product {
         (id, name): (NodeId, &str),
         config: &mut Config,
     ) -> Option<FactorSource> {
-        if let Some(operand) = plain(work, id) {
-            return Some(FactorSource { operand, blocks: None });
+        if let Some(operand) = plain(work, id, false) {
+            return Some(FactorSource::tensor(operand));
+        }
+        if let Some(windows) = WindowFactor::of(work, id)
+            && (plain(work, windows.tensor, true).is_some()
+                || windows.repeat() && !grows(work, windows.tensor))
+        {
+            let of = windows.tensor;
+            let operand = plain(work, of, true)
+                .unwrap_or_else(|| self.stored(work, facts, scratch, (of, name), config));
+            let windows = Some(windows);
+            return Some(FactorSource { operand, windows, blocks: None });
         }
         let order = order(work, id);
         let lanes = if id == self.left { &self.rows } else { &self.cols };
         let along_depth = order.last() == self.depth.last();
         let in_blocks = in_blocks && is_simple(work, id) && (along_depth || order.last() == lanes.last());
-        let mut operands = work.loads.values().map(|buffer| &work.operands[usize::from(buffer.0)]);
-        if !in_blocks && operands.all(|operand| operand.axes.len() < order.len()) {
+        if !in_blocks && grows(work, id) {
             return None;
         }
-        let (of_rows, dtype) = ((order.clone(), vec![]), work.graph.node(id).dtype);
-        let mut stage = Stage::new(StageKind::Elements, work.graph.clone(), work.known(), of_rows);
-        let made = memory(work, scratch, work.graph, name.into(), dtype, order.clone());
-        stage.store(Store { node: id, output: None, order }, made.clone());
-        stage.fill(&[]);
-        stage.name = format!("{}_{name}{}", work.name, if in_blocks { "_blocks" } else { "" });
+        if !in_blocks {
+            return Some(FactorSource::tensor(self.stored(work, facts, scratch, (id, name), config)));
+        }
+        let (stage, made) = computed(work, scratch, (id, name, "_blocks"), order);
         let own = stage.work();
         let all = dims(own.graph, own.group, &own.operands);
-        if !in_blocks {
-            let Vectors::Loops(run_len) = facts.vector else {
-                unreachable!("a driver computes tiles of the CPU")
-            };
-            config.push(on_cpu(&own, facts, &all, Grain::Const(run_len)));
-            return Some(FactorSource { operand: made, blocks: None });
-        }
         let mut kernel = Scheduled { of_blocks: true, ..on_cpu(&own, facts, &all, Grain::Block) };
         // Each run of an innermost dim is a call.
         let run =
@@ -103,25 +124,69 @@ impl Product {
         }
         config.push(kernel);
         let launch = config.len() as u16 - 1;
-        Some(FactorSource { operand: made, blocks: Some(Blocks { launch, buffer, along_depth }) })
+        let blocks = Some(Blocks { launch, buffer, along_depth });
+        Some(FactorSource { blocks, ..FactorSource::tensor(made) })
+    }
+
+    /// Appends the kernel that stores a node to the config, and returns its memory.
+    fn stored(
+        &self,
+        work: &Work<'_>,
+        facts: &TargetFacts,
+        scratch: &mut Vec<Scratch>,
+        (id, name): (NodeId, &str),
+        config: &mut Config,
+    ) -> Operand {
+        let Vectors::Loops(run_len) = facts.vector else {
+            unreachable!("a driver computes tiles of the CPU")
+        };
+        let (stage, made) = computed(work, scratch, (id, name, ""), order(work, id));
+        let own = stage.work();
+        let all = dims(own.graph, own.group, &own.operands);
+        config.push(on_cpu(&own, facts, &all, Grain::Const(run_len)));
+        made
     }
 }
 
-/// Returns the tensor that a factor is, read at its own coordinates and widened at most.
-fn plain(work: &Work<'_>, id: NodeId) -> Option<Operand> {
+/// Returns the stage that computes a node in this order, and the memory that it stores the node in. The suffix is for
+/// the name of the kernel alone.
+fn computed(
+    work: &Work<'_>,
+    scratch: &mut Vec<Scratch>,
+    (id, name, suffix): (NodeId, &str, &str),
+    order: Vec<AxisId>,
+) -> (Stage, Operand) {
+    let (of_rows, dtype) = ((order.clone(), vec![]), work.graph.node(id).dtype);
+    let mut stage = Stage::new(StageKind::Elements, work.graph.clone(), work.known(), of_rows);
+    let made = memory(work, scratch, work.graph, name.into(), dtype, order.clone());
+    stage.store(Store { node: id, output: None, order }, made.clone());
+    stage.fill(&[]);
+    stage.name = format!("{}_{name}{suffix}", work.name);
+    (stage, made)
+}
+
+/// Returns the tensor that a factor is, read at its own coordinates, or at others if it may be `moved`, and widened at
+/// most.
+pub(super) fn plain(work: &Work<'_>, id: NodeId, moved: bool) -> Option<Operand> {
     let node = work.graph.node(id);
     let load = match node.kind {
         _ if work.loads.contains_key(&Load::Stored(id)) => Load::Stored(id),
         NodeKind::Input(param) => Load::Param(param),
         NodeKind::Cast if work.graph.node(node.args[0]).axes == node.axes => {
-            let narrow = plain(work, node.args[0]);
+            let narrow = plain(work, node.args[0], moved);
             return narrow.filter(|operand| widens(operand.dtype, node.dtype));
         }
         _ => return None,
     };
-    let operand = work.operands[usize::from(work.loads[&load].0)].clone();
-    let is_read = operand.access == Access::Read && !operand.moved && operand.dtype != DType::Bool;
-    is_read.then_some(operand)
+    let operand = work.operands[usize::from(work.loads.get(&load)?.0)].clone();
+    let is_read = operand.access == Access::Read && operand.dtype != DType::Bool;
+    (is_read && (moved || !operand.moved)).then_some(operand)
+}
+
+/// Returns true if a node has more dims than any tensor that the group reads.
+fn grows(work: &Work<'_>, id: NodeId) -> bool {
+    let count = work.graph.node(id).axes.iter().count();
+    work.loads.values().all(|buffer| work.operands[usize::from(buffer.0)].axes.len() < count)
 }
 
 /// Returns true if the driver reads elements of 8 or 16 bits as numbers of the type that products have.
@@ -142,7 +207,9 @@ pub(super) fn order(work: &Work<'_>, id: NodeId) -> Vec<AxisId> {
         Some(operand) => operand.axes.clone(),
         None => work.group.order.iter().chain(&work.group.cols).copied().collect(),
     };
-    order.into_iter().filter(|axis| axes.contains(*axis)).collect()
+    // A tensor that windows choose elements of has dims that the space lacks.
+    let missing = axes.iter().filter(|axis| !order.contains(axis));
+    order.iter().copied().filter(|axis| axes.contains(*axis)).chain(missing).collect()
 }
 
 /// Returns true if a factor takes so few operations that each use computes them again.

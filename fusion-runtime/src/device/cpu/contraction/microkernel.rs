@@ -13,7 +13,7 @@ use std::num::Wrapping;
 use fusion_compiler::ir::dtype::DType;
 use half::{bf16, f16};
 
-use super::pack::{Pack, pack};
+use super::pack::Packer;
 use crate::isa::Isa;
 
 /// Most rows of a product of panels, for any instruction set.
@@ -63,8 +63,8 @@ pub(super) trait Accumulate:
     /// Returns the microkernels that a processor with these instructions runs.
     fn microkernels(isa: Isa) -> &'static Microkernels<Self>;
 
-    /// Returns the function that packs operands of a dtype, if products of them are computed in this type.
-    fn packer(dtype: DType) -> Option<Pack<Self>>;
+    /// Returns the functions that pack operands of a dtype, if products of them are computed in this type.
+    fn packer(dtype: DType) -> Option<Packer<Self>>;
 }
 
 impl<T: Accumulate> Microkernels<T> {
@@ -293,11 +293,11 @@ macro_rules! of_isa {
 }
 
 impl Accumulate for f32 {
-    fn packer(dtype: DType) -> Option<Pack<f32>> {
+    fn packer(dtype: DType) -> Option<Packer<f32>> {
         match dtype {
-            DType::F32 => Some(pack::<f32>),
-            DType::F16 => Some(pack::<f16>),
-            DType::BF16 => Some(pack::<bf16>),
+            DType::F32 => Some(Packer::of::<f32>()),
+            DType::F16 => Some(Packer::of::<f16>()),
+            DType::BF16 => Some(Packer::of::<bf16>()),
             _ => None,
         }
     }
@@ -308,13 +308,13 @@ impl Accumulate for f32 {
 }
 
 impl Accumulate for Wrapping<i32> {
-    fn packer(dtype: DType) -> Option<Pack<Wrapping<i32>>> {
+    fn packer(dtype: DType) -> Option<Packer<Wrapping<i32>>> {
         match dtype {
-            DType::I32 | DType::U32 => Some(pack::<i32>),
-            DType::I16 => Some(pack::<i16>),
-            DType::U16 => Some(pack::<u16>),
-            DType::I8 => Some(pack::<i8>),
-            DType::U8 => Some(pack::<u8>),
+            DType::I32 | DType::U32 => Some(Packer::of::<i32>()),
+            DType::I16 => Some(Packer::of::<i16>()),
+            DType::U16 => Some(Packer::of::<u16>()),
+            DType::I8 => Some(Packer::of::<i8>()),
+            DType::U8 => Some(Packer::of::<u8>()),
             _ => None,
         }
     }
@@ -325,8 +325,8 @@ impl Accumulate for Wrapping<i32> {
 }
 
 impl Accumulate for f64 {
-    fn packer(dtype: DType) -> Option<Pack<f64>> {
-        (dtype == DType::F64).then_some(pack::<f64> as Pack<f64>)
+    fn packer(dtype: DType) -> Option<Packer<f64>> {
+        (dtype == DType::F64).then(Packer::of::<f64>)
     }
 
     fn microkernels(isa: Isa) -> &'static Microkernels<f64> {

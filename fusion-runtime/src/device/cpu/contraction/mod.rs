@@ -14,6 +14,7 @@ mod pack;
 mod source;
 #[cfg(test)]
 mod tests;
+mod windows;
 
 use std::marker::PhantomData;
 use std::num::Wrapping;
@@ -21,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fusion_compiler::ir::dim::DimExpr;
 use fusion_compiler::ir::dtype::DType;
-use fusion_compiler::ir::plan::{Blocks, Contraction, DEPTH, Factor, TileAxis};
+use fusion_compiler::ir::plan::{self, Blocks, Contraction, DEPTH, Factor, TileAxis};
 use fusion_compiler::target::tuning_table::runtime;
 
 use super::launch::{PreparedLaunch, Tile, distribute};
@@ -30,6 +31,7 @@ use crate::isa::Isa;
 use microkernel::{Accumulate, Microkernels, Panels};
 use pack::{Direction, Operand};
 use source::{BlockKernel, LaneBlock, OperandSource, PanelMemory, RUN_STEPS};
+use windows::{WindowBounds, Windows};
 
 /// A contraction whose extents and operands are known.
 struct Resolved<'a, T: 'static> {
@@ -127,8 +129,9 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
             let axis = |axis: &TileAxis| Some((number(&axis.extent)?, number(stride(axis))?));
             axes.iter().map(axis).collect::<Option<Vec<_>>>().map(Direction::new)
         };
-        let source = |factor: Factor, lanes: &[TileAxis], stride: Stride| {
-            let (lanes, depth) = (direction(lanes, stride)?, direction(&of.depth, stride)?);
+        let source = |factor: Factor, windows: &plan::Windows, axes: &[TileAxis], stride: Stride| {
+            let (lanes, depth) = (direction(axes, stride)?, direction(&of.depth, stride)?);
+            let windows = windows_of(windows, [&of.batch, axes, &of.depth], symbols)?;
             let (buffer, blocks) = match factor {
                 Factor::Buffer(number) => (launch.buffers.get(usize::from(number))?, None),
                 Factor::Blocks(Blocks { launch, buffer, along_depth }) => {
@@ -138,14 +141,14 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
                 }
             };
             let operand = Operand::new(buffer.ptr, T::packer(buffer.dtype)?, lanes, depth);
-            Some(OperandSource { operand, batch: direction(&of.batch, stride)?, blocks })
+            Some(OperandSource { operand, batch: direction(&of.batch, stride)?, blocks, windows })
         };
         let [space, left, right]: [Stride; 3] = [|axis| &axis.space, |axis| &axis.left, |axis| &axis.right];
         Some(Resolved {
             launch,
             kernels: T::microkernels(isa),
-            left: source(of.left, &of.rows, left)?,
-            right: source(of.right, &of.cols, right)?,
+            left: source(of.left, &of.windows[0], &of.rows, left)?,
+            right: source(of.right, &of.windows[1], &of.cols, right)?,
             batch: direction(&of.batch, space)?,
             rows: direction(&of.rows, space)?,
             tile: usize::from(of.tile),
@@ -307,6 +310,34 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
             row += count;
         }
     }
+}
+
+/// Returns the windows that choose the elements of an operand. The axes are those of the batch, the lanes and the depth.
+/// The inner option is none for an operand that is a tensor.
+fn windows_of(of: &plan::Windows, axes: [&[TileAxis]; 3], symbols: &[i64]) -> Option<Option<Windows>> {
+    let plan::Windows { start, bounds } = of;
+    let number = |extent: &DimExpr| isize::try_from(extent.eval(symbols)?).ok();
+    let direction = |axes: &[TileAxis], strides: &[DimExpr]| {
+        let count = |extent: &DimExpr| usize::try_from(extent.eval(symbols)?).ok();
+        let pairs = axes.iter().zip(strides);
+        let pairs = pairs.map(|(axis, stride)| Some((count(&axis.extent)?, count(stride)?)));
+        pairs.collect::<Option<Vec<_>>>().map(Direction::new)
+    };
+    let start = number(start)?;
+    if start == 0 && bounds.is_empty() {
+        return Some(None);
+    }
+    let bounds = bounds.iter().map(|of| {
+        let [batch, lanes, depth] = [&of.batch, &of.lanes, &of.depth];
+        Some(WindowBounds {
+            extent: number(&of.extent)?,
+            start: number(&of.start)?,
+            batch: direction(axes[0], batch)?,
+            lanes: direction(axes[1], lanes)?,
+            depth: direction(axes[2], depth)?,
+        })
+    });
+    Windows::new(start, bounds.collect::<Option<_>>()?).map(Some)
 }
 
 /// Runs tasks on up to `threads` threads, and returns the failure of one of them, if any.

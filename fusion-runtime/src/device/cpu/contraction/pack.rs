@@ -8,8 +8,10 @@ use std::num::Wrapping;
 use half::{bf16, f16};
 use smallvec::SmallVec;
 
+use super::windows::{WindowBlock, Windows, pack_windows};
+
 /// Most lanes of a panel, for any instruction set.
-const LANES_MAX: usize = 32;
+pub(super) const LANES_MAX: usize = 32;
 
 /// Lanes and steps that are transposed in registers.
 const SQUARE: usize = 4;
@@ -101,13 +103,25 @@ impl Direction {
         offset
     }
 
+    /// Returns the offsets of all coordinates from this one on.
+    pub(super) fn offsets(&self, mut at: usize) -> Offsets {
+        let mut axes: SmallVec<[AxisOffset; 4]> = SmallVec::new();
+        let mut offset = 0;
+        for &(extent, stride) in self.0.iter().rev() {
+            axes.push(AxisOffset { extent, stride, left: extent - at % extent });
+            offset += at % extent * stride;
+            at /= extent;
+        }
+        Offsets { axes, offset }
+    }
+
     /// Returns the stride of the innermost axis.
-    fn stride(&self) -> usize {
+    pub(super) fn stride(&self) -> usize {
         self.0.last().map_or(0, |(_, stride)| *stride)
     }
 
     /// Returns the number of consecutive coordinates, from this one on, that lie along the innermost axis.
-    fn run_len(&self, at: usize) -> usize {
+    pub(super) fn run_len(&self, at: usize) -> usize {
         self.0.last().map_or(1, |(extent, _)| extent - at % extent)
     }
 
@@ -132,13 +146,47 @@ impl Direction {
     }
 }
 
+/// The offsets of coordinates one after another, without divisions.
+#[derive(Clone, Debug)]
+pub(super) struct Offsets {
+    /// Axes from the innermost on.
+    axes: SmallVec<[AxisOffset; 4]>,
+    offset: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct AxisOffset {
+    extent: usize,
+    stride: usize,
+    /// Number of coordinates from the current one to the end of the axis.
+    left: usize,
+}
+
+impl Offsets {
+    /// Returns the offset of the current coordinate, and advances to the next one.
+    #[inline(always)]
+    pub(super) fn next_offset(&mut self) -> usize {
+        let offset = self.offset;
+        for axis in &mut self.axes {
+            axis.left -= 1;
+            self.offset += axis.stride;
+            if axis.left > 0 {
+                break;
+            }
+            axis.left = axis.extent;
+            self.offset -= axis.extent * axis.stride;
+        }
+        offset
+    }
+}
+
 /// An operand of a product, whose panels have elements of type `T`.
 #[derive(Debug)]
 pub(super) struct Operand<T> {
     /// Address of the first element.
     from: *const u8,
-    /// Function that packs elements of the operand's dtype.
-    pack: Pack<T>,
+    /// Functions that pack elements of the operand's dtype.
+    packer: Packer<T>,
     /// Rows of a left operand, columns of a right one.
     pub(super) lanes: Direction,
     /// The axes that are summed over.
@@ -146,17 +194,47 @@ pub(super) struct Operand<T> {
 }
 
 /// A function that packs a panel. See `Operand::pack`.
-pub(super) type Pack<T> = unsafe fn(&Operand<T>, usize, (usize, usize), (usize, usize), (*mut T, usize));
+type Pack<T> = unsafe fn(&Operand<T>, usize, (usize, usize), (usize, usize), (*mut T, usize));
+
+/// A function that packs a panel of windows. See `Operand::pack_windows`.
+type PackWindows<T> = unsafe fn(&Operand<T>, &Windows, WindowBlock, (*mut T, usize));
+
+/// The functions that pack elements of a dtype.
+#[derive(Debug)]
+pub(super) struct Packer<T> {
+    plain: Pack<T>,
+    windows: PackWindows<T>,
+}
+
+impl<T> Clone for Packer<T> {
+    fn clone(&self) -> Packer<T> {
+        *self
+    }
+}
+
+impl<T> Copy for Packer<T> {}
+
+impl<T> Packer<T> {
+    /// Returns the functions for elements of type `E`.
+    pub(super) fn of<E: Widen<Wide = T>>() -> Packer<T> {
+        Packer { plain: pack::<E>, windows: pack_windows::<E> }
+    }
+}
 
 impl<T> Operand<T> {
     /// Makes an operand of memory at `from`.
-    pub(super) fn new(from: *const u8, pack: Pack<T>, lanes: Direction, depth: Direction) -> Operand<T> {
-        Operand { from, pack, lanes, depth }
+    pub(super) fn new(from: *const u8, packer: Packer<T>, lanes: Direction, depth: Direction) -> Operand<T> {
+        Operand { from, packer, lanes, depth }
     }
 
     /// Makes an operand with elements of the same dtype at `from`.
     pub(super) fn at(&self, from: *const u8, (lanes, depth): (Direction, Direction)) -> Operand<T> {
-        Operand { from, pack: self.pack, lanes, depth }
+        Operand { from, packer: self.packer, lanes, depth }
+    }
+
+    /// Returns the address of the first element.
+    pub(super) fn from(&self) -> *const u8 {
+        self.from
     }
 
     /// Returns the number of elements that are summed over.
@@ -177,7 +255,17 @@ impl<T> Operand<T> {
         panel: (*mut T, usize),
     ) {
         // SAFETY: the caller's contract.
-        unsafe { (self.pack)(self, start, lanes, depth, panel) }
+        unsafe { (self.packer.plain)(self, start, lanes, depth, panel) }
+    }
+
+    /// Packs a block whose elements windows choose, as one panel.
+    ///
+    /// # Safety
+    ///
+    /// The operand has all elements that the windows choose, and the panel has room.
+    pub(super) unsafe fn pack_windows(&self, windows: &Windows, of: WindowBlock, panel: (*mut T, usize)) {
+        // SAFETY: the caller's contract.
+        unsafe { (self.packer.windows)(self, windows, of, panel) }
     }
 }
 
@@ -186,7 +274,7 @@ impl<T> Operand<T> {
 /// # Safety
 ///
 /// See `Operand::pack`. The operand has elements of type `E`.
-pub(super) unsafe fn pack<E: Widen>(
+unsafe fn pack<E: Widen>(
     operand: &Operand<E::Wide>,
     start: usize,
     (first, count): (usize, usize),

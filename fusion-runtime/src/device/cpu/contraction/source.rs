@@ -5,6 +5,7 @@ use std::sync::Arc;
 use fusion_compiler::ir::plan::DEPTH;
 
 use super::pack::{Direction, Operand};
+use super::windows::{WindowBlock, Windows};
 use super::{Failure, Workspace};
 use crate::device::cpu::launch::{PreparedLaunch, Tile};
 use crate::device::cpu::memory::Pool;
@@ -22,6 +23,8 @@ pub(super) struct OperandSource<'a, T> {
     pub(super) batch: Direction,
     /// The kernel that computes blocks of the tensor, which is then not in memory.
     pub(super) blocks: Option<BlockKernel<'a>>,
+    /// The windows that choose the elements, if the elements are not those of a tensor.
+    pub(super) windows: Option<Windows>,
 }
 
 /// A kernel that computes blocks of an operand.
@@ -68,8 +71,16 @@ impl<T: Copy + Default> OperandSource<'_, T> {
         pool: &Arc<Pool>,
     ) -> Result<(), Failure> {
         let start = self.batch.offset(of.batch);
-        match &self.blocks {
-            None => {
+        match (&self.blocks, &self.windows) {
+            (None, Some(windows)) => {
+                for (lanes, panel) in panels.all(of, of) {
+                    let of = WindowBlock { batch: (of.batch, start), lanes, depth: of.steps };
+                    // SAFETY: the caller's contract.
+                    unsafe { self.operand.pack_windows(windows, of, panel) };
+                }
+                Ok(())
+            }
+            (None, None) => {
                 for (lanes, panel) in panels.all(of, of) {
                     // SAFETY: the caller's contract.
                     unsafe { self.operand.pack(start, lanes, of.steps, panel) };
@@ -77,7 +88,7 @@ impl<T: Copy + Default> OperandSource<'_, T> {
                 Ok(())
             }
             // SAFETY: the caller's contract.
-            Some(blocks) => unsafe { self.compute(blocks, of, panels, pool) },
+            (Some(blocks), _) => unsafe { self.compute(blocks, of, panels, pool) },
         }
     }
 

@@ -52,9 +52,13 @@ pub mod pack {
         std::num::Wrapping<i32>: i32 i16 u16 i8 u8;
     }
 
-    pub type Pack<T> = unsafe fn(T);
+    pub struct Packer<T>(T);
 
-    pub unsafe fn pack<E: Widen>(_: E::Wide) {}
+    impl<T: Default> Packer<T> {
+        pub fn of<E: Widen<Wide = T>>() -> Packer<T> {
+            Packer(T::default())
+        }
+    }
 }
 
 #[path = "../microkernel.rs"]
