@@ -1,6 +1,7 @@
-//! Develops a photograph in one fused kernel: exposure, white balance, a filmic curve, saturation, sRGB.
+//! Develops a photograph in one fused kernel: exposure, white balance, a filmic curve, saturation, sRGB. A radius in
+//! pixels blurs it.
 //!
-//! `cargo run --release --example tonemap -- examples/data/chelsea.png developed.png`
+//! `cargo run --release --example tonemap -- examples/data/chelsea.png developed.png 3`
 
 use std::error::Error;
 use std::fs::File;
@@ -25,6 +26,12 @@ fuse! {
         to_srgb(clamp(lerp(grey, film, saturation), 0.0, 1.0))
     }
 
+    /// Averages the neighbours of each pixel in linear light, with weights that add up to 1. Pixels outside of the picture
+    /// are black.
+    pub fn blurred(photo: f32[H, W, C = 3], weights: f32[KH, KW]) -> f32[P, Q, C] {
+        to_srgb(conv(to_linear(photo), weights, (H, KH) -> P, (W, KW) -> Q, padding = same))
+    }
+
     /// IEC 61966-2-1.
     fn to_linear(x) {
         if x <= 0.04045 { x / 12.92 } else { pow((x + 0.055) / 1.055, 2.4) }
@@ -42,12 +49,13 @@ fuse! {
 }
 
 fn main() -> std::result::Result<(), Box<dyn Error>> {
-    let [input, output] = std::env::args()
-        .skip(1)
-        .collect::<Vec<_>>()
-        .try_into()
-        .map_err(|_| "usage: tonemap IN.png OUT.png")?;
-    let (shape, pixels) = read(&input)?;
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let (input, output, radius) = match &args[..] {
+        [input, output] => (input, output, 0),
+        [input, output, radius] => (input, output, radius.parse()?),
+        _ => return Err("usage: tonemap IN.png OUT.png [RADIUS]".into()),
+    };
+    let (shape, pixels) = read(input)?;
 
     let device = Device::best();
     let photo = Tensor::from_slice(&device, &pixels, shape)?;
@@ -65,7 +73,21 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     println!("device: {}", device.name());
     println!("{}", develop::report().bind(&[("H", height), ("W", width)])?);
     println!("{width} x {height} pixels in {time:.2?}");
-    write(&output, shape, &developed.to_vec()?)
+    if radius > 0 {
+        let side = 2 * radius + 1;
+        developed = blurred(&developed, &Tensor::from_slice(&device, &gaussian(radius), [side, side])?)?;
+    }
+    write(output, shape, &developed.to_vec()?)
+}
+
+/// Returns the weights of a Gaussian up to two standard deviations, row by row. They add up to 1.
+fn gaussian(radius: usize) -> Vec<f32> {
+    let weight = |at: usize| (-2.0 * ((at as f32 - radius as f32) / radius as f32).powi(2)).exp();
+    let side = 0..=2 * radius;
+    let sum: f32 = side.clone().map(weight).sum();
+    side.clone()
+        .flat_map(|row| side.clone().map(move |col| weight(row) * weight(col) / (sum * sum)))
+        .collect()
 }
 
 /// Reads the channels of an 8-bit RGB or RGBA picture, from 0 to 1, without transparency.

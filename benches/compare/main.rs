@@ -14,6 +14,7 @@ mod extents;
 mod hand;
 mod products;
 mod roofline;
+mod windows;
 mod workloads;
 
 /// A candidate: one way to compute a workload.

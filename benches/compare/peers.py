@@ -39,6 +39,20 @@ MATMULS = {
 }
 
 
+def is_convolution(workload):
+    return workload.startswith(("conv_", "depthwise_"))
+
+
+def images(workload, size):
+    """Returns the images and weights of a convolution, with the extents of `windows.rs`."""
+    kind, side = workload.split("_")
+    count, side = {"small": 1, "huge": 64}.get(size, 8), int(side)
+    channels = 64 * 56 // side
+    of = channels if kind == "conv" else 1
+    x = inputs(count * channels * side * side, 1).reshape(count, channels, side, side)
+    return [x, inputs(channels * of * 9, 2).reshape(channels, of, 3, 3)]
+
+
 def is_product(workload):
     return workload.startswith("matmul_") or workload in PRODUCTS
 
@@ -73,6 +87,8 @@ VECTORS = {"layer_norm": 2, "rms_norm": 1}
 
 def shape(workload, size):
     """Returns the shape of a workload's input, and the name without the length of rows."""
+    if is_convolution(workload):
+        return None, workload.split("_")[0]
     if is_product(workload):
         return None, workload
     if workload in ARGUMENTS:
@@ -86,6 +102,8 @@ def shape(workload, size):
 
 
 def arguments(workload, size):
+    if is_convolution(workload):
+        return images(workload, size)
     if is_product(workload):
         return factors(workload, size)
     extents, name = shape(workload, size)
@@ -126,6 +144,8 @@ def with_torch(workload, size, threads, device):
         "sum": lambda x: x.sum(-1),
         **MATMULS,
         "linear_gelu": lambda x, w, b: of.gelu(of.linear(x, w, b)),
+        "conv": lambda x, w: of.conv2d(x, w, padding=1),
+        "depthwise": lambda x, w: of.conv2d(x, w, padding=1, groups=len(w)),
     }[shape(workload, size)[1]]
     given = [torch.from_numpy(one).to(device) for one in arguments(workload, size)]
     compiled = torch.compile(function, dynamic=False)
@@ -213,6 +233,8 @@ def with_jax(workload, size, *_):
         "sum": lambda x: x.sum(-1),
         **MATMULS,
         "linear_gelu": lambda x, w, b: jax.nn.gelu(x @ w.T + b, approximate=False),
+        "conv": lambda x, w: jax.lax.conv(x, w, (1, 1), "SAME"),
+        "depthwise": lambda x, w: jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", feature_group_count=len(w)),
     }[shape(workload, size)[1]]
     given = [jnp.array(one.astype(np.int32) if one.dtype == np.int64 else one) for one in arguments(workload, size)]
     jax.block_until_ready(given)

@@ -65,9 +65,18 @@ PRODUCTS = {
     "matmul_row": "product of one row, NN",
     "linear_gelu": "gelu of a linear layer, NT",
 }
-WORKLOADS |= PRODUCTS
+# Convolutions of 1 or 8 images, without changes of their extents: the stages of ResNet, and depthwise.
+WINDOWS = {
+    "conv_56": "convolution 3 x 3, 64 channels of 56 x 56",
+    "conv_28": "convolution 3 x 3, 128 channels of 28 x 28",
+    "conv_14": "convolution 3 x 3, 256 channels of 14 x 14",
+    "conv_7": "convolution 3 x 3, 512 channels of 7 x 7",
+    "depthwise_56": "depthwise convolution 3 x 3, 64 channels of 56 x 56",
+    "depthwise_14": "depthwise convolution 3 x 3, 256 channels of 14 x 14",
+}
+WORKLOADS |= PRODUCTS | WINDOWS
 # Burn's optimizers take models instead of tensors. Short rows are workloads for the CPU.
-NOT_BURN = ("softmax_64", "layer_norm_64", "sum_8", "adamw")
+NOT_BURN = ("softmax_64", "layer_norm_64", "sum_8", "adamw", *WINDOWS)
 LENGTHS = (128, 1024, 4096, 16384, 65536)
 ON_CUDA = {
     **{name: WORKLOADS[name] for name in ("gate", "chain", "gelu", "swiglu")},
@@ -76,6 +85,7 @@ ON_CUDA = {
     **{f"rms_norm_{n}": f"RMS norm, rows of {n}" for n in LENGTHS},
     **{name: WORKLOADS[name] for name in ("cross_entropy", "sum_of_squares", "sum_8", "adamw")},
     **PRODUCTS,
+    **WINDOWS,
 }  # fmt: skip
 TITLES = WORKLOADS | ON_CUDA
 # Workloads, sizes and numbers of threads of each device. The threads do not matter on CUDA.
