@@ -78,6 +78,7 @@ fn tiles_of_products_are_as_reviewed() {
         ("x: f16[M, K], w: f16[K, N]", matrices, "tiles_of_halves"),
         ("x: f32[K, M], w: f32[N, K]", matrices, "tiles_of_rounded_floats"),
         ("x: f32[M, K], w: f32[K, N]", "_0_tiles64x64_v4", "tiles_of_floats"),
+        ("x: f32[M, K], w: f32[K, N]", "_0_tiles64x64_v4_copied", "tiles_of_copied_floats"),
     ] {
         let math = if snapshot.contains("rounded") { "#[fuse(fast_math)]" } else { "" };
         let source = format!("{math} pub fn f({parameters}) -> f32[M, N] {{ sum(x * w, K) }}");

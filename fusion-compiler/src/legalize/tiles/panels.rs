@@ -7,13 +7,16 @@ use super::{Along, Definition, Elements, Held, INDEX, Tiles, VECTOR, divided, pl
 use crate::ir::dtype::DType;
 use crate::ir::kernel::{
     ASYNC_COPY_BYTES, Address, AsyncCopy, Builder, Carried, Expr, Lanes, LoopKind, Scope, Shared, SharedId,
-    SharedLen, Stmt, Type, Value,
+    SharedLen, Stmt, Type, Value, WARP,
 };
 use crate::ir::op::Op;
 use crate::target::{LINE_PADDING, PANEL_STAGES};
 
 /// Largest number of products of a thread that a text with copied panels has, apart from these in loops.
 const PRODUCTS_MAX: usize = 256;
+
+/// Elements of a line that a warp copies at once to as many lines of a panel.
+const SQUARE: u32 = 8;
 
 /// The part of a panel that the thread at hand brings.
 #[derive(Clone)]
@@ -220,9 +223,15 @@ impl Tiles<'_> {
     ) -> Copy {
         let &Lines { rows, cols, is_left, along, stride, .. } = lines;
         let (thread, threads) = (self.thread, self.threads as u16);
-        let mut b = self.builder(out);
         let each = if along == Along::Rows { rows } else { cols } / width;
-        let (line, number) = divided(&mut b, thread, each);
+        let is_across = self.panels.are_copied() && width == 1 && !lines.are_in_order();
+        let has_squares = u32::from(each) > SQUARE && self.threads >= WARP * u32::from(each) / SQUARE;
+        let mut b = self.builder(out);
+        let (line, number) = if is_across && has_squares {
+            in_squares(&mut b, thread, each)
+        } else {
+            divided(&mut b, thread, each)
+        };
         let first = times(&mut b, number, width);
         let mut elements = Vec::new();
         for copied in (0..rows / width * cols).step_by(threads.into()) {
@@ -414,6 +423,19 @@ impl Tiles<'_> {
         }
         sums
     }
+}
+
+/// Returns the line and the number in it of the first element that a thread copies to other lines.
+///
+/// A warp copies `SQUARE` elements next to each other of as many lines as it has threads for. Elements of a line are on
+/// lines of the panel that are `LINE_PADDING` banks apart, so all of them are in different banks.
+fn in_squares(b: &mut Builder<'_>, thread: Value, each: u16) -> (Value, Value) {
+    let (across, lines) = (each / SQUARE as u16, (WARP / SQUARE) as u16);
+    let (above, low) = divided(b, thread, SQUARE as u16);
+    let (above, line) = divided(b, above, lines);
+    let (above, number) = divided(b, above, across);
+    let (above, number) = (times(b, above, lines), times(b, number, SQUARE as u16));
+    (b.apply(Op::Add, &[above, line]), b.apply(Op::Add, &[number, low]))
 }
 
 /// Adds the product of two factors to a sum, with one rounding. Integers wrap.

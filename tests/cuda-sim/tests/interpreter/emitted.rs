@@ -66,6 +66,7 @@ fn products_read_the_factors_of_a_tile_once() {
             (2, true, cases::product_of_halves as Product),
             (4, true, cases::product_of_rounded),
             (4, false, cases::product_of_floats),
+            (4, false, cases::product_of_copied),
         ] {
             let case = case(rows, depth, cols);
             case.passes();

@@ -89,9 +89,12 @@ fn halves() -> Case {
 fn product() -> Case {
     cases::product_of_floats(52, 36, 68)
 }
+fn copied() -> Case {
+    cases::product_of_copied(52, 56, 68)
+}
 
 #[rustfmt::skip]
-const MUTATIONS: [Mutation; 58] = [
+const MUTATIONS: [Mutation; 64] = [
     mutation("no barrier after a store", block_sum, &[Drop(0, "bar.sync")], By(Race)),
     mutation("no barrier between steps of a tree", block_sum, &[Drop(2, "bar.sync")], By(Race)),
     mutation("no barrier within a warp", block_sum, &[Drop(6, "bar.sync")], By(Race)),
@@ -162,6 +165,13 @@ const MUTATIONS: [Mutation; 58] = [
     mutation("no barrier before the next step", product, &[Drop(1, "bar.sync")], By(Race)),
     mutation("a factor of another step", product, &[Put(1, "+544]", "+816]")], WrongResult),
     mutation("a column past the last one", product, &[Put(1, "setp.lt.u32", "setp.le.u32")], By(OutOfBounds)),
+
+    mutation("elements that are not waited for", copied, &[Put(0, "wait_group 1", "wait_group 2")], By(Uninitialized)),
+    mutation("no barrier before panels of elements are overwritten", copied, &[Drop(1, "bar.sync")], By(Race)),
+    mutation("no barrier before copies for the next tile", copied, &[Drop(0, "bar.sync")], By(Race)),
+    mutation("an element that is not copied", copied, &[Put(0, ", 4, 0, %p", ", 0, 0, %p")], WrongResult),
+    mutation("elements of another row", copied, &[Put(0, "+64]", "+68]")], By(Race)),
+    mutation("a row of elements past the last one", copied, &[Put(3, "setp.lt.u32", "setp.le.u32")], By(OutOfBounds)),
 
     mutation("counts that no one cleared", histogram, &[Drop(0, "st.shared.u32")], By(Uninitialized)),
 ];

@@ -351,6 +351,16 @@ pub(crate) fn product_of_floats(rows: usize, depth: usize, cols: usize) -> Case 
     product((snapshot, blocks(1, 256)), whole_floats, [(depth, 1), (cols, 1)], [rows, depth, cols])
 }
 
+/// Returns the case of the same product with panels that asynchronous copies fill.
+pub(crate) fn product_of_copied(rows: usize, depth: usize, cols: usize) -> Case {
+    let snapshot = include_str!("../../../../kernels/tiles_of_copied_floats.snap");
+    let strides = [(depth, 1), (cols, 1)];
+    product((snapshot, COPIED), whole_floats, strides, [rows, depth, cols])
+}
+
+/// The block of a tile with copied panels: three stages of 16 steps of 64 rows and 64 columns, with 4 elements between them.
+const COPIED: LaunchConfig = LaunchConfig { grid: [1; 3], block: [256, 1, 1], dynamic: 3 * 16 * 2 * 68 * 4 };
+
 /// The block of a tile of matrices: three stages of 64 rows and 64 columns, 80 bytes a line.
 const MATRICES: LaunchConfig = LaunchConfig { grid: [1; 3], block: [128, 1, 1], dynamic: 3 * 128 * 80 };
 
