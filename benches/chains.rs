@@ -147,8 +147,9 @@ fn main() -> Result<()> {
     if measuring {
         benches.iter_mut().try_for_each(|bench| table(bench, 25))?;
     }
-    layers(if measuring { 15 } else { 1 }, measuring)?;
-    Ok(())
+    let rounds = if measuring { 15 } else { 1 };
+    layers(rounds, measuring)?;
+    convolutions(rounds, measuring)
 }
 
 /// Checks that fused, unfused and plain Rust agree, and that the chains have the stated number of operations.
@@ -304,6 +305,63 @@ fn layers(rounds: usize, measuring: bool) -> Result<()> {
             100.0 * of(0, 3),
             of(4, 3),
         );
+    }
+    Ok(())
+}
+
+fuse! {
+    pub(crate) fn convolution(
+        x: f32[N, C, H, W], w: f32[O, C, KH = 3, KW = 3], _s: f32[O], _b: f32[O]
+    ) -> f32[N, O, P, Q] {
+        conv(x, w, C, (H, KH) -> P, (W, KW) -> Q, padding = 1)
+    }
+    pub(crate) fn conv_bn_relu(
+        x: f32[N, C, H, W], w: f32[O, C, KH = 3, KW = 3], s: f32[O], b: f32[O]
+    ) -> f32[N, O, P, Q] {
+        relu(conv(x, w, C, (H, KH) -> P, (W, KW) -> Q, padding = 1) * s + b)
+    }
+    #[fuse(off)]
+    pub(crate) fn conv_bn_relu_unfused(
+        x: f32[N, C, H, W], w: f32[O, C, KH = 3, KW = 3], s: f32[O], b: f32[O]
+    ) -> f32[N, O, P, Q] {
+        relu(conv(x, w, C, (H, KH) -> P, (W, KW) -> Q, padding = 1) * s + b)
+    }
+}
+
+/// A convolution of values and weights, with a scale and a bias.
+type Convolution = fn(&mut Tensor<f32>, &Tensor<f32>, &Tensor<f32>, &Tensor<f32>, &Tensor<f32>) -> Result<()>;
+
+/// The plain convolution, and the one with batch norm and `relu`, fused and unfused.
+const CONVOLUTIONS: [Convolution; 3] = [convolution::into, conv_bn_relu::into, conv_bn_relu_unfused::into];
+
+/// Measures 3 × 3 convolutions of an image on the CPU, with running statistics of batch norm as a scale and a bias, and
+/// prints the ratios to the plain ones and to the unfused forms.
+fn convolutions(rounds: usize, measuring: bool) -> Result<()> {
+    let device = Device::cpu();
+    println!("\n{}, convolutions, medians of {rounds} rounds", device.name());
+    println!("  channels  side  convolution GFLOP/s  bn + relu of it  unfused/fused");
+    for (channels, side) in [(64, 56), (128, 28), (256, 14), (512, 7)] {
+        let (channels, side) = if measuring { (channels, side) } else { (channels / 16, side / 7 + 2) };
+        let numbers = |count: usize| (0..count).map(|i| (i * 7919 % 1024) as f32 / 512.0 - 1.0).collect();
+        let shape = [1, channels, side, side];
+        let x = Tensor::from_vec(&device, numbers(channels * side * side), shape)?;
+        let w = Tensor::from_vec(&device, numbers(channels * channels * 9), [channels, channels, 3, 3])?;
+        let [s, b] = [(); 2].map(|()| Tensor::from_vec(&device, numbers(channels), [channels]));
+        let (s, b, mut out) = (s?, b?, Tensor::zeros(&device, shape)?);
+        let mut round = || -> Result<Vec<f64>> {
+            let mut time = |layer: &Convolution| {
+                let start = Instant::now();
+                (0..4).try_for_each(|_| layer(&mut out, &x, &w, &s, &b))?;
+                Ok(start.elapsed().as_secs_f64() / 4.0)
+            };
+            CONVOLUTIONS.iter().map(&mut time).collect()
+        };
+        round()?;
+        let rounds = (0..rounds).map(|_| round()).collect::<Result<Vec<_>>>()?;
+        let of = |a: usize, b: usize| median(rounds.iter().map(|round| round[a] / round[b]));
+        let flop = 18.0 * (channels * channels * side * side) as f64;
+        let speed = median(rounds.iter().map(|round| 1e-9 * flop / round[0]));
+        println!("  {channels:8}  {side:4}  {speed:19.1}  {:14.0}%  {:13.2}", 100.0 * of(0, 1), of(2, 1));
     }
     Ok(())
 }
