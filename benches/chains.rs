@@ -334,8 +334,10 @@ type Convolution = fn(&mut Tensor<f32>, &Tensor<f32>, &Tensor<f32>, &Tensor<f32>
 /// The plain convolution, and the one with batch norm and `relu`, fused and unfused.
 const CONVOLUTIONS: [Convolution; 3] = [convolution::into, conv_bn_relu::into, conv_bn_relu_unfused::into];
 
-/// Measures 3 × 3 convolutions of an image on the CPU, with running statistics of batch norm as a scale and a bias, and
-/// prints the ratios to the plain ones and to the unfused forms.
+/// Measures 3 × 3 convolutions of an image on the CPU, and prints their ratios.
+///
+/// The layer has running statistics of batch norm as a scale and a bias. The ratios are to the plain convolution and to
+/// the unfused form.
 fn convolutions(rounds: usize, measuring: bool) -> Result<()> {
     let device = Device::cpu();
     println!("\n{}, convolutions, medians of {rounds} rounds", device.name());
