@@ -41,10 +41,11 @@ struct Options<'e> {
     output_padding: Option<&'e Expr>,
 }
 
-/// The reason why a window has no options.
-enum NoOptions<'e> {
-    /// The option has so many entries.
-    Entries(&'e str, &'e Expr, usize),
+/// An option with another number of entries than the call has windows.
+struct EntryMismatch<'e> {
+    option: &'e str,
+    value: &'e Expr,
+    count: usize,
 }
 
 /// The elements that a window covers.
@@ -89,13 +90,13 @@ impl<'e> WindowArgs<'e> {
     }
 
     /// Returns the options of the window of this number. A tuple has an entry for each window.
-    fn options(&self, number: usize) -> Result<Options<'e>, NoOptions<'e>> {
+    fn options(&self, number: usize) -> Result<Options<'e>, EntryMismatch<'e>> {
         let of = |option: &'static str| {
             let given = self.options.iter().find(|(name, _)| *name == option);
             let Some(&(name, value)) = given else { return Ok(None) };
             match &value.kind {
                 ExprKind::Tuple(entries) if entries.len() == self.windows.len() => Ok(Some(&entries[number])),
-                ExprKind::Tuple(entries) => Err(NoOptions::Entries(name, value, entries.len())),
+                ExprKind::Tuple(entries) => Err(EntryMismatch { option: name, value, count: entries.len() }),
                 _ => Ok(Some(value)),
             }
         };
@@ -311,8 +312,8 @@ impl IndexCall<'_, '_> {
         for (i, window) in args.windows.iter().enumerate() {
             let options = match args.options(i) {
                 Ok(options) => options,
-                Err(NoOptions::Entries(option, value, has)) => {
-                    let message = diag::window_entries(option, has, args.windows.len());
+                Err(EntryMismatch { option, value, count }) => {
+                    let message = diag::window_entries(option, count, args.windows.len());
                     return self.refuse(value.at, message);
                 }
             };
