@@ -508,7 +508,8 @@ fn windows_that_do_not_fit_are_refused() {
 #[test]
 fn windows_of_other_values() {
     on_devices(|device| {
-        let (n, c, t, o) = (3, 5, 40, 36);
+        // Sums of fewer than eight terms take no tiles.
+        let (n, c, t, o) = (3, 9, 40, 36);
         let (a, b, w) = (numbers(1, n * c), numbers(2, c * t), numbers(3, o * c * 3));
         let tensor = |values: &[f32], shape: &[usize]| Tensor::from_slice(device, values, shape.to_vec());
         let (y, x, weights) = (tensor(&a, &[n, c])?, tensor(&b, &[c, t])?, tensor(&w, &[o, c, 3])?);
@@ -545,7 +546,7 @@ fn windows_of_other_values() {
                 (0..c).map(|channel| x[channel * t + t - 1 - i % t] * w[i / t * c + channel]).sum();
             assert_eq!(made, sum, "{device}");
         }
-        let (side, k) = (37, 6);
+        let (side, k) = (37, 12);
         let (x, w) = (whole(side * side * k), whole(o * k));
         let made = diagonals(
             &Tensor::from_slice(device, &x, [side, side, k])?,
