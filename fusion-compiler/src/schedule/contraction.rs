@@ -239,7 +239,11 @@ impl Product {
             }
         };
         // Columns that are none of the space have products of their own.
-        let batch: Vec<AxisId> = self.batch.iter().chain(self.cols.iter().filter(outer)).copied().collect();
+        let all = self.batch.iter().chain(self.cols.iter().filter(outer)).copied();
+        // Products with the same left factor lie next to each other, so that they share its panels.
+        let has_left = |axis: &AxisId| factors[0].stride(graph, *axis).is_some();
+        let (mut batch, alike): (Vec<AxisId>, Vec<AxisId>) = all.partition(has_left);
+        batch.extend(alike);
         let windows = [
             factors[0].windows(graph, [&batch, &self.rows, &self.depth]),
             factors[1].windows(graph, [&batch, inner, &self.depth]),

@@ -158,7 +158,9 @@ impl WindowFactor {
             .iter()
             .map(|of| of.place.start.clone() * stride(graph, operand, of.axis).unwrap_or_else(zero));
         let start = starts.fold(zero(), |sum, start| sum + start);
-        let bounds = self.along.iter().filter(|of| of.is_padded).map(|of| {
+        let [padded, others] =
+            [true, false].map(|is_padded| self.along.iter().filter(move |of| of.is_padded == is_padded));
+        let bounds = padded.chain(others).take(WINDOW_BOUNDS_MAX).map(|of| {
             let strides = |axes: &[AxisId]| -> List<DimExpr> {
                 axes.iter().map(|&axis| of.place.factor(axis).unwrap_or_else(zero)).collect()
             };

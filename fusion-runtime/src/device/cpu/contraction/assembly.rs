@@ -37,9 +37,11 @@ fn assembly() -> Option<String> {
     Some(text)
 }
 
-/// Returns the number of rows and vectors in the symbol of a microkernel of a module.
-fn shape(symbol: &str, module: &str) -> Option<(usize, usize)> {
+/// Returns the number of rows and vectors in the symbol of a microkernel of a module, and true for steps that lie
+/// anywhere.
+fn shape(symbol: &str, module: &str) -> Option<(usize, usize, bool)> {
     let (_, generics) = symbol.split_once(module)?.1.split_once("productKj")?;
+    let is_shifted = generics.contains("_Kb1_");
     let (rows, vectors) = generics.split_once("_K")?;
     let number = |text: &str| usize::from_str_radix(text, 16).ok();
     let rows = number(rows)?;
@@ -48,7 +50,7 @@ fn shape(symbol: &str, module: &str) -> Option<(usize, usize)> {
         Some(vectors) => number(vectors.split_once('_')?.0)?,
         None => rows,
     };
-    Some((rows, vectors))
+    Some((rows, vectors, is_shifted))
 }
 
 /// Returns the loops with products: the instructions from a label to a jump back to it.
@@ -104,7 +106,8 @@ fn loops_of_microkernels_stay_in_registers() {
             shapes.push(shape);
         }
         shapes.sort_unstable();
-        let expected: Vec<_> = (1..=rows).flat_map(|rows| [(rows, 1), (rows, 2)]).collect();
+        let expected: Vec<_> =
+            (1..=rows).flat_map(|rows| [(rows, 1, false), (rows, 2, false), (rows, 2, true)]).collect();
         assert_eq!(shapes, expected, "{module}");
     }
 }

@@ -11,24 +11,28 @@ use std::arch::x86_64::*;
 use std::num::Wrapping;
 
 use fusion_compiler::ir::dtype::DType;
+use fusion_compiler::ir::plan::DEPTH;
 use half::{bf16, f16};
 
 use super::pack::Packer;
 use crate::isa::Isa;
+
+/// Number of the products with steps that lie anywhere.
+const SHIFTED: usize = 2;
 
 /// Most rows of a product of panels, for any instruction set.
 const ROWS_MAX: usize = 12;
 
 /// A product of two panels, with the numbers of rows and vectors fixed.
 ///
-/// The arguments are the depth, both panels, and the product with its row stride. The last argument tells to
-/// add to the product instead of replacing it.
-///
 /// # Safety
 ///
-/// The processor has the function's instructions. The panels have `depth` steps, and the product has memory
-/// for the rows and vectors of the function.
-type Microkernel<T> = unsafe fn(usize, *const T, *const T, *mut T, usize, bool);
+/// The processor has the function's instructions. The panels have the steps of the depth, and the product has
+/// memory for the rows and vectors of the function.
+type Microkernel<T> = unsafe fn(Panels<T>, Steps);
+
+/// Positions of the steps of the left and of the right panel.
+type Steps = [*const u32; 2];
 
 /// The microkernels of an instruction set.
 #[derive(Debug)]
@@ -39,16 +43,37 @@ pub(super) struct Microkernels<T: 'static> {
     pub(super) cols: usize,
     /// Elements of a vector.
     lanes: usize,
-    /// Products by number of rows, each of one and of two vectors.
-    products: &'static [[Microkernel<T>; 2]],
+    /// Products by number of rows: of one and of two vectors, and of two vectors with steps that lie anywhere.
+    products: &'static [[Microkernel<T>; 3]],
+    /// Positions of steps one after another, of the left and of the right panel.
+    steps: [&'static [u32; DEPTH]; 2],
+}
+
+/// Lanes of an operand at each step of the depth. Lanes lie next to each other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Panel<T> {
+    /// The first lane at position 0.
+    pub(super) first: *const T,
+    /// Positions of the steps, if steps do not lie one after another.
+    pub(super) steps: Option<*const u32>,
+}
+
+/// Lanes of a panel that are next to each other in the product.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct LaneRun {
+    /// Number of the first lane in the panel.
+    pub(super) lane: usize,
+    /// Number of the first lane's row or column in the product.
+    pub(super) at: usize,
+    pub(super) len: usize,
 }
 
 /// The packed panels of a product, and where the product goes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Panels<T> {
     pub(super) depth: usize,
-    pub(super) left: *const T,
-    pub(super) right: *const T,
+    pub(super) left: Panel<T>,
+    pub(super) right: Panel<T>,
     pub(super) product: *mut T,
     /// Elements from one row of the product to the next.
     pub(super) stride: usize,
@@ -68,36 +93,61 @@ pub(super) trait Accumulate:
 }
 
 impl<T: Accumulate> Microkernels<T> {
-    /// Computes the product of `rows` × `cols` elements of two panels.
+    /// Computes the product of some rows and columns of two panels.
     ///
     /// # Safety
     ///
-    /// The processor has the instructions of these microkernels. `rows` and `cols` are at most those of the
-    /// panels, which have `depth` steps. The product has `rows` rows of `cols` elements, and no other code
-    /// accesses the product.
+    /// The processor has the instructions of these microkernels. The lanes are some of the panels, whose steps have
+    /// all lanes that microkernels read. The product has the rows and columns, and no other code accesses it.
     #[inline]
-    pub(super) unsafe fn multiply(&self, panels: Panels<T>, rows: usize, cols: usize) {
-        let Panels { depth, left, right, product, stride, adds } = panels;
-        let vectors = cols.div_ceil(self.lanes);
-        let function = self.products[rows - 1][vectors - 1];
-        if cols == vectors * self.lanes {
+    pub(super) unsafe fn multiply(&self, panels: Panels<T>, rows: &[LaneRun], cols: &[LaneRun]) {
+        let Panels { product, stride, adds, .. } = panels;
+        let end = |runs: &[LaneRun]| runs.last().map_or(0, |run| run.lane + run.len);
+        let [row_end, col_end] = [end(rows), end(cols)];
+        let (steps, shape) = match (panels.left.steps, panels.right.steps) {
+            (None, None) => ([std::ptr::null(); 2], col_end.div_ceil(self.lanes) - 1),
+            (left, right) => {
+                let [rows, cols] = self.steps.map(|steps| steps.as_ptr());
+                ([left.unwrap_or(rows), right.unwrap_or(cols)], SHIFTED)
+            }
+        };
+        let (function, vectors) = (self.products[row_end - 1][shape], 2.min(shape + 1));
+        if let ([LaneRun { lane: 0, at: row, .. }], [LaneRun { lane: 0, at: col, .. }]) = (rows, cols)
+            && col_end == vectors * self.lanes
+        {
+            let product = product.wrapping_add(row * stride + col);
             // SAFETY: the caller's contract is that of the function.
-            return unsafe { function(depth, left, right, product, stride, adds) };
+            return unsafe { function(Panels { product, ..panels }, steps) };
         }
         // A vector would pass the end of the product's rows, so all vectors go through memory of their own.
         let mut whole = [T::default(); ROWS_MAX * 32];
+        let own = Panels { product: whole.as_mut_ptr(), stride: self.cols, adds: false, ..panels };
         // SAFETY: `whole` has room for the rows and vectors of every function.
-        unsafe { function(depth, left, right, whole.as_mut_ptr(), self.cols, false) };
-        for (row, values) in whole.chunks_exact(self.cols).take(rows).enumerate() {
-            for (col, &value) in values[..cols].iter().enumerate() {
-                // SAFETY: the product has `rows` rows of `cols` elements, by the caller's contract.
-                unsafe {
-                    let element = product.add(row * stride + col);
-                    *element = if adds { *element + value } else { value };
+        unsafe { function(own, steps) };
+        for (row, values) in rows.iter().flat_map(|of| (0..of.len).map(|i| (of.at + i, of.lane + i))) {
+            for of in cols {
+                let values = &whole[values * self.cols + of.lane..][..of.len];
+                for (col, &value) in values.iter().enumerate() {
+                    // SAFETY: the product has these rows and columns, by the caller's contract.
+                    unsafe {
+                        let element = product.add(row * stride + of.at + col);
+                        *element = if adds { *element + value } else { value };
+                    }
                 }
             }
         }
     }
+}
+
+/// Returns the positions of steps that lie so many elements apart.
+const fn multiples(of: usize) -> [u32; DEPTH] {
+    let mut all = [0; DEPTH];
+    let mut step = 0;
+    while step < DEPTH {
+        all[step] = (step * of) as u32;
+        step += 1;
+    }
+    all
 }
 
 /// Defines the microkernels of one instruction set and type.
@@ -122,18 +172,17 @@ macro_rules! microkernels {
             ///
             /// See `Microkernel`.
             $(#[$attribute])*
-            unsafe fn product<const R: usize, const V: usize>(
-                depth: usize,
-                mut left: *const $t,
-                mut right: *const $t,
-                product: *mut $t,
-                stride: usize,
-                adds: bool,
-            ) {
+            unsafe fn product<const R: usize, const V: usize, const SHIFTED: bool>(panels: Panels<$t>, steps: Steps) {
+                let Panels { depth, left, right, product, stride, adds } = panels;
                 let mut sums = [[$zero; V]; R];
-                for _ in 0..depth {
+                for step in 0..depth {
                     // SAFETY: the panels have `depth` steps, by the contract of `Microkernel`.
                     unsafe {
+                        let [left_at, right_at] = match SHIFTED {
+                            true => [*steps[0].add(step) as usize, *steps[1].add(step) as usize],
+                            false => [step * ROWS, step * 2 * LANES],
+                        };
+                        let (left, right) = (left.first.add(left_at), right.first.add(right_at));
                         let mut cols = [$zero; V];
                         for v in 0..V {
                             cols[v] = $load(right.add(v * LANES));
@@ -144,8 +193,6 @@ macro_rules! microkernels {
                                 sums[r][v] = $mul_add(row, cols[v], sums[r][v]);
                             }
                         }
-                        left = left.add(ROWS);
-                        right = right.add(2 * LANES);
                     }
                 }
                 for r in 0..R {
@@ -164,7 +211,10 @@ macro_rules! microkernels {
                 rows: ROWS,
                 cols: 2 * LANES,
                 lanes: LANES,
-                products: &[$([product::<$number, 1>, product::<$number, 2>]),*],
+                products: &[$(
+                    [product::<$number, 1, false>, product::<$number, 2, false>, product::<$number, 2, true>]
+                ),*],
+                steps: [&const { multiples(ROWS) }, &const { multiples(2 * LANES) }],
             };
         }
     };

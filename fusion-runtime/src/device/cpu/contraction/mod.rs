@@ -2,7 +2,8 @@
 //!
 //! A box of rows and columns of the result is one task. It packs its operands block by block of the depth,
 //! multiplies the panels into a tile, and runs the launch's kernel on the finished tile while the tile is in a
-//! cache. All boxes of some columns share the packed right operand, unless the depth is long.
+//! cache. All boxes of a strip of columns share the packed right operand, unless the depth is long. Columns that
+//! windows choose are always packed for the whole depth, since the steps of a window share them.
 //!
 //! Invariant: a sum is a chain over blocks of `DEPTH` elements, each from zero, added in order. The sizes of
 //! boxes and the number of threads never change a result.
@@ -12,6 +13,7 @@ mod assembly;
 mod microkernel;
 mod pack;
 mod source;
+mod strips;
 #[cfg(test)]
 mod tests;
 mod windows;
@@ -22,16 +24,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fusion_compiler::ir::dim::DimExpr;
 use fusion_compiler::ir::dtype::DType;
-use fusion_compiler::ir::plan::{self, Blocks, Contraction, DEPTH, Factor, TileAxis};
+use fusion_compiler::ir::plan::{self, Blocks, Contraction, DEPTH, Factor, TileAxis, WINDOW_BOUNDS_MAX};
 use fusion_compiler::target::tuning_table::runtime;
+use smallvec::SmallVec;
 
 use super::launch::{PreparedLaunch, Tile, distribute};
 use super::memory::{CpuMemory, Pool};
 use crate::isa::Isa;
 use microkernel::{Accumulate, Microkernels, Panels};
 use pack::{Direction, Operand};
-use source::{BlockKernel, LaneBlock, OperandSource, PanelMemory, RUN_STEPS};
-use windows::{WindowBounds, Windows};
+use source::{BlockKernel, LaneBlock, OperandSource, PackedLanes, PanelMemory, RUN_STEPS};
+use strips::{Boxes, Strip, Strips};
+use windows::{Layout, WindowAxes, WindowAxis, WindowBounds, Windows};
 
 /// A contraction whose extents and operands are known.
 struct Resolved<'a, T: 'static> {
@@ -45,8 +49,10 @@ struct Resolved<'a, T: 'static> {
     rows: Direction,
     /// Number of the buffer that the launch's kernel reads tiles from.
     tile: usize,
-    /// Columns of a box.
+    /// Columns of a strip.
     cols: usize,
+    /// Number of adjacent coordinates of the batch that have the same left operand.
+    alike: usize,
     pool: &'a Arc<Pool>,
 }
 
@@ -56,37 +62,18 @@ type Stride = fn(&TileAxis) -> &DimExpr;
 // SAFETY: operands are only read while the launch runs, and each task writes memory of its own.
 unsafe impl<T> Sync for Resolved<'_, T> {}
 
-/// Rows and columns of one product, which one task computes.
-#[derive(Clone, Copy)]
-struct Bounds {
-    /// Coordinate of the batch.
-    batch: usize,
-    rows: (usize, usize),
-    cols: (usize, usize),
+/// Packed columns of a strip for the whole depth.
+struct Columns<'a, T> {
+    strip: Strip,
+    first: *mut T,
+    /// Elements of a product's columns.
+    each: usize,
+    /// The layout of columns that windows choose.
+    layout: Option<&'a Layout>,
 }
 
-/// Boxes of rows with almost equal numbers of panels, so that threads are done at the same time.
-struct Boxes {
-    count: usize,
-    rows: usize,
-    /// Rows of a panel.
-    panel: usize,
-}
-
-impl Boxes {
-    /// Makes so many boxes, if there are as many panels.
-    fn new<T: Accumulate>(of: &Resolved<'_, T>, wanted: usize) -> Boxes {
-        let (rows, panel) = (of.left.lanes(), of.kernels.rows);
-        Boxes { count: wanted.min(rows.div_ceil(panel)), rows, panel }
-    }
-
-    /// Returns the rows of a box.
-    fn rows(&self, number: usize) -> (usize, usize) {
-        let panels = self.rows.div_ceil(self.panel);
-        let bound = |number: usize| (panels * number / self.count * self.panel).min(self.rows);
-        (bound(number), bound(number + 1))
-    }
-}
+// SAFETY: threads pack different parts, and only read packed ones.
+unsafe impl<T> Sync for Columns<'_, T> {}
 
 /// The reason why a contraction did not run.
 pub(super) enum Failure {
@@ -131,7 +118,7 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
         };
         let source = |factor: Factor, windows: &plan::Windows, axes: &[TileAxis], stride: Stride| {
             let (lanes, depth) = (direction(axes, stride)?, direction(&of.depth, stride)?);
-            let windows = windows_of(windows, [&of.batch, axes, &of.depth], symbols)?;
+            let windows = windows_of(windows, ([&of.batch, axes, &of.depth], stride), symbols)?;
             let (buffer, blocks) = match factor {
                 Factor::Buffer(number) => (launch.buffers.get(usize::from(number))?, None),
                 Factor::Blocks(Blocks { launch, buffer, along_depth }) => {
@@ -144,8 +131,16 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
             Some(OperandSource { operand, batch: direction(&of.batch, stride)?, blocks, windows })
         };
         let [space, left, right]: [Stride; 3] = [|axis| &axis.space, |axis| &axis.left, |axis| &axis.right];
+        let mut alike = 1;
+        for axis in of.batch.iter().rev() {
+            if axis.left.eval(symbols)? != 0 {
+                break;
+            }
+            alike *= usize::try_from(axis.extent.eval(symbols)?).ok()?;
+        }
         Some(Resolved {
             launch,
+            alike,
             kernels: T::microkernels(isa),
             left: source(of.left, &of.windows[0], &of.rows, left)?,
             right: source(of.right, &of.windows[1], &of.cols, right)?,
@@ -162,56 +157,97 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
         let depth = self.left.operand.depth();
         let work = batches.saturating_mul(rows).saturating_mul(cols).saturating_mul(depth);
         let threads = if work < runtime::PARALLEL_PRODUCTS_MIN { 1 } else { rayon::current_num_threads() };
-        let strips = cols.div_ceil(self.cols);
-        let strip = |number: usize| {
-            let first = number % strips * self.cols;
-            (number / strips, (first, (first + self.cols).min(cols)))
-        };
-        let strip_count = batches * strips;
+        let strips = Strips::new((batches, self.alike), (cols, self.cols));
         // Threads with as many strips of almost equal lengths share nothing.
-        let is_even = strip_count.is_multiple_of(threads) && 8 * (strips * self.cols - cols) <= self.cols;
-        let by_strips = threads == 1 || is_even || strip_count >= 2 * threads;
+        let are_even = strips.count.is_multiple_of(threads) && strips.are_alike;
+        let by_strips = threads == 1 || are_even || strips.count >= 2 * threads;
         // A box that is alone in its strip packs each column once, and has only a block of the depth at hand.
         let is_one_box = rows <= if by_strips { runtime::BOX_ROWS } else { self.kernels.rows };
-        if is_one_box || depth > runtime::SHARED_DEPTH_MAX {
+        if self.right.windows.is_none() && (is_one_box || depth > runtime::SHARED_DEPTH_MAX) {
             // A thread that is done takes one of the boxes that are left.
-            let wanted = if by_strips { 1 } else { (4 * threads).div_ceil(strip_count) };
-            let boxes = Boxes::new(self, rows.div_ceil(runtime::LONE_BOX_ROWS).max(wanted));
-            return all(threads, strip_count * boxes.count, &|task| {
-                let (batch, cols) = strip(task / boxes.count);
-                self.lone_box(Bounds { batch, rows: boxes.rows(task % boxes.count), cols })
+            let wanted = if by_strips { 1 } else { (4 * threads).div_ceil(strips.count.max(1)) };
+            let boxes =
+                Boxes::new((rows, self.kernels.rows), rows.div_ceil(runtime::LONE_BOX_ROWS).max(wanted));
+            return all(threads, strips.count * boxes.count, &|task| {
+                let strip = strips.strip(task / boxes.count);
+                self.lone_box(strip, boxes.rows(task % boxes.count))
             });
         }
         let (outer, inner) = if by_strips { (threads, 1) } else { (1, threads) };
         let wanted = rows.div_ceil(runtime::BOX_ROWS).max(4 * inner).next_multiple_of(inner);
-        let boxes = Boxes::new(self, wanted);
-        all(outer, strip_count, &|task| {
-            let (batch, cols) = strip(task);
-            let panels = (cols.1 - cols.0).div_ceil(self.kernels.cols);
-            let memory = Workspace::<T>::new(self.pool, panels * self.kernels.cols * depth)?;
-            let right = &memory;
-            let (blocks, parts) = (depth.div_ceil(DEPTH), self.right_parts(cols));
-            all(inner, parts * blocks, &|task| {
-                self.pack_right((batch, cols), (task / parts, task % parts), right.ptr(0))
-            })?;
+        let boxes = Boxes::new((rows, self.kernels.rows), wanted);
+        all(outer, strips.count, &|task| {
+            let strip = strips.strip(task);
+            let layout = self.right.layout(strip.cols, self.kernels.cols);
+            let panels = strip.len().div_ceil(self.kernels.cols);
+            let each = layout.as_ref().map_or(panels * self.kernels.cols * depth, |layout| layout.len);
+            let products = strip.batch.1 - strip.batch.0;
+            let memory = Workspace::<T>::new(self.pool, products * each)?;
+            let columns = Columns { strip, first: memory.ptr(0), each, layout: layout.as_ref() };
+            let parts = self.column_parts(&columns);
+            all(inner, products * parts, &|task| self.pack_columns(&columns, (task / parts, task % parts)))?;
             all(inner, boxes.count, &|number| {
-                let of = Bounds { batch, rows: boxes.rows(number), cols };
-                self.run_box(of, &|block| Ok(right.ptr(block * DEPTH * panels * self.kernels.cols)))
+                let at = |product, block| Ok(self.columns(&columns, product, block));
+                self.run_box(strip, boxes.rows(number), &at)
             })
         })
     }
 
-    /// Runs a box that packs its columns itself.
-    fn lone_box(&self, of: Bounds) -> Result<(), Failure> {
-        let panels = (of.cols.1 - of.cols.0).div_ceil(self.kernels.cols);
-        let memory = Workspace::<T>::new(self.pool, panels * self.kernels.cols * DEPTH)?;
-        self.run_box(of, &|block| {
-            let before = block * DEPTH * panels * self.kernels.cols;
+    /// Runs a box that packs its columns itself, block by block.
+    fn lone_box(&self, of: Strip, rows: (usize, usize)) -> Result<(), Failure> {
+        let width = self.kernels.cols;
+        let panels = of.len().div_ceil(width);
+        let memory = Workspace::<T>::new(self.pool, panels * width * DEPTH)?;
+        self.run_box(of, rows, &|product, block| {
+            let panels = PanelMemory { first: memory.ptr(0), width };
             for part in 0..self.right_parts(of.cols) {
-                self.pack_right((of.batch, of.cols), (block, part), memory.ptr(0).wrapping_sub(before))?;
+                self.pack_right((of.batch.0 + product, of.cols), (block, part), panels)?;
             }
-            Ok(memory.ptr(0))
+            Ok(self.panels(of, block, panels))
         })
+    }
+
+    /// Returns the number of tasks that pack the columns of a product for the whole depth.
+    fn column_parts(&self, of: &Columns<'_, T>) -> usize {
+        match &self.right.windows {
+            Some(windows) => windows.planes(),
+            None => self.right_parts(of.strip.cols) * self.right.operand.depth().div_ceil(DEPTH),
+        }
+    }
+
+    /// Packs a part of the columns of a product.
+    fn pack_columns(&self, of: &Columns<'_, T>, (product, part): (usize, usize)) -> Result<(), Failure> {
+        let first = of.first.wrapping_add(product * of.each);
+        let batch = of.strip.batch.0 + product;
+        if let Some(layout) = of.layout {
+            // SAFETY: there is room for all planes.
+            unsafe { self.right.pack_planes(batch, layout, part..part + 1, first) };
+            return Ok(());
+        }
+        let parts = self.right_parts(of.strip.cols);
+        let (block, part) = (part / parts, part % parts);
+        let panels = PanelMemory { first: self.block(of, first, block), width: self.kernels.cols };
+        self.pack_right((batch, of.strip.cols), (block, part), panels)
+    }
+
+    /// Returns the columns of a product for a block of the depth.
+    fn columns<'c>(&self, of: &Columns<'c, T>, product: usize, block: usize) -> PackedLanes<'c, T> {
+        let (first, width) = (of.first.wrapping_add(product * of.each), self.kernels.cols);
+        if let Some(layout) = of.layout {
+            return PackedLanes::Planes { panels: PanelMemory { first, width }, layout, from: block * DEPTH };
+        }
+        self.panels(of.strip, block, PanelMemory { first: self.block(of, first, block), width })
+    }
+
+    /// Returns the panels of a block of the depth, from those of the first block on.
+    fn block(&self, of: &Columns<'_, T>, first: *mut T, block: usize) -> *mut T {
+        first.wrapping_add(block * DEPTH * of.strip.len().next_multiple_of(self.kernels.cols))
+    }
+
+    /// Returns the columns of a product in panels for a block of the depth.
+    fn panels(&self, of: Strip, block: usize, panels: PanelMemory<T>) -> PackedLanes<'static, T> {
+        let depth = DEPTH.min(self.right.operand.depth() - block * DEPTH);
+        PackedLanes::Panels { panels, depth, count: of.len() }
     }
 
     /// Returns the number of tasks that pack the columns of a strip for a block of the depth.
@@ -222,14 +258,14 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
         }
     }
 
-    /// Packs a part of a block of the depth into memory for the whole depth.
+    /// Packs a part of a block of the depth into the panels of the block.
     ///
     /// A part is a panel of columns, or some steps of all columns if a kernel computes runs of columns.
     fn pack_right(
         &self,
         (batch, cols): (usize, (usize, usize)),
         (block, part): (usize, usize),
-        memory: *mut T,
+        panels: PanelMemory<T>,
     ) -> Result<(), Failure> {
         let width = self.kernels.cols;
         let depth = (block * DEPTH, (block * DEPTH + DEPTH).min(self.right.operand.depth()));
@@ -244,68 +280,80 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
             let first = cols.0 + part * width;
             ((first, (first + width).min(cols.1)), depth, part)
         };
-        let before = depth.0 * (cols.1 - cols.0).div_ceil(width) + (depth.1 - depth.0) * first;
-        let panels = PanelMemory { first: memory.wrapping_add(before * width), width };
-        // SAFETY: the columns and depths are those of the operand. The memory has room for the panels of all
-        // blocks, or of this one.
-        unsafe { self.right.pack(LaneBlock { batch, lanes, depth, steps }, panels, self.pool) }
+        let first = panels.first.wrapping_add((depth.1 - depth.0) * first * width);
+        // SAFETY: the columns and depths are those of the operand. The memory has room for the panels of the block.
+        unsafe {
+            self.right.pack(LaneBlock { batch, lanes, depth, steps }, PanelMemory { first, width }, self.pool)
+        }
     }
 
-    /// Computes a box and runs the launch's kernel on it. `right` returns the packed columns of a block of the
-    /// depth.
-    fn run_box(&self, of: Bounds, right: &dyn Fn(usize) -> Result<*mut T, Failure>) -> Result<(), Failure> {
+    /// Computes a box and runs the launch's kernel on it. `right` returns the packed columns of a product for a block
+    /// of the depth.
+    fn run_box<'c>(
+        &self,
+        of: Strip,
+        rows: (usize, usize),
+        right: &dyn Fn(usize, usize) -> Result<PackedLanes<'c, T>, Failure>,
+    ) -> Result<(), Failure> {
         let kernels = self.kernels;
-        let (rows, cols) = (of.rows.1 - of.rows.0, of.cols.1 - of.cols.0);
+        let (count, cols, products) = (rows.1 - rows.0, of.len(), of.batch.1 - of.batch.0);
         let depth = self.left.operand.depth();
-        let padded = rows.next_multiple_of(kernels.rows);
-        let memory = Workspace::<T>::new(self.pool, padded * DEPTH + rows * cols)?;
-        let (left, tile) = (memory.ptr(0), memory.ptr(padded * DEPTH));
+        let layout = self.left.layout(rows, kernels.rows);
+        let own = layout.as_ref().map_or(count.next_multiple_of(kernels.rows) * DEPTH, |layout| layout.len);
+        let memory = Workspace::<T>::new(self.pool, own + products * count * cols)?;
+        let (left, tile) = (PanelMemory { first: memory.ptr(0), width: kernels.rows }, memory.ptr(own));
         if depth == 0 {
-            // SAFETY: the memory has room for the tile.
-            unsafe { std::slice::from_raw_parts_mut(tile, rows * cols).fill(T::default()) };
+            // SAFETY: the memory has room for the tiles.
+            unsafe { std::slice::from_raw_parts_mut(tile, products * count * cols).fill(T::default()) };
+        }
+        if let (Some(layout), Some(windows)) = (&layout, &self.left.windows) {
+            // SAFETY: there is room for all planes.
+            unsafe { self.left.pack_planes(of.batch.0, layout, 0..windows.planes(), left.first) };
         }
         for (block, from) in (0..depth).step_by(DEPTH).enumerate() {
             let len = DEPTH.min(depth - from);
-            let right = right(block)?;
-            let depth = (from, from + len);
-            let lanes = LaneBlock { batch: of.batch, lanes: of.rows, depth, steps: depth };
-            let panels = PanelMemory { first: left, width: kernels.rows };
-            // SAFETY: the rows and depths are those of the operand, and there is room for all rows.
-            unsafe { self.left.pack(lanes, panels, self.pool)? };
-            for col in (0..cols).step_by(kernels.cols) {
-                for row in (0..rows).step_by(kernels.rows) {
-                    // SAFETY: the panels were packed with `len` steps, and the tile has all rows and columns.
-                    unsafe {
-                        let panels = Panels {
-                            depth: len,
-                            left: left.add(row * len),
-                            right: right.add(col * len),
-                            product: tile.add(row * cols + col),
-                            stride: cols,
-                            adds: block > 0,
-                        };
-                        kernels.multiply(panels, kernels.rows.min(rows - row), kernels.cols.min(cols - col));
-                    }
+            let lanes = match &layout {
+                Some(layout) => PackedLanes::Planes { panels: left, layout, from },
+                None => {
+                    let depth = (from, from + len);
+                    let lanes = LaneBlock { batch: of.batch.0, lanes: rows, depth, steps: depth };
+                    // SAFETY: the rows and depths are those of the operand, and there is room for all rows.
+                    unsafe { self.left.pack(lanes, left, self.pool)? };
+                    PackedLanes::Panels { panels: left, depth: len, count }
                 }
+            };
+            for product in 0..products {
+                let tile = tile.wrapping_add(product * count * cols);
+                right(product, block)?.each(|right, cols_of| {
+                    lanes.each(|left, rows| {
+                        let panels =
+                            Panels { depth: len, left, right, product: tile, stride: cols, adds: block > 0 };
+                        // SAFETY: the panels were packed with `len` steps, and the tile has all rows and columns.
+                        unsafe { kernels.multiply(panels, rows, cols_of) };
+                    });
+                });
             }
         }
-        self.finish(of, tile);
+        for product in 0..products {
+            let tile = tile.wrapping_add(product * count * cols);
+            self.finish((of.batch.0 + product, rows, of.cols), tile);
+        }
         Ok(())
     }
 
     /// Runs the launch's kernel on the rows of a tile.
-    fn finish(&self, of: Bounds, tile: *mut T) {
-        let (cols, per_row) = (of.cols.1 - of.cols.0, self.launch.items.per_row());
-        let (start, strip) = (self.batch.offset(of.batch), of.cols.0 / self.cols);
+    fn finish(&self, (batch, rows, cols): (usize, (usize, usize), (usize, usize)), tile: *mut T) {
+        let per_row = self.launch.items.per_row();
+        let (start, strip) = (self.batch.offset(batch), cols.0 / self.cols);
         let item = |row: usize| (start + self.rows.offset(row)) * per_row + strip;
-        let mut row = of.rows.0;
-        while row < of.rows.1 {
+        let mut row = rows.0;
+        while row < rows.1 {
             let (first, mut count) = (item(row), 1);
             // Consecutive items are one call.
-            while row + count < of.rows.1 && item(row + count) == first + count {
+            while row + count < rows.1 && item(row + count) == first + count {
                 count += 1;
             }
-            let at = tile.wrapping_add((row - of.rows.0) * cols).cast::<u8>();
+            let at = tile.wrapping_add((row - rows.0) * (cols.1 - cols.0)).cast::<u8>();
             self.launch.run_tile(first, first + count, Tile { buffer: self.tile, at });
             row += count;
         }
@@ -314,30 +362,40 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
 
 /// Returns the windows that choose the elements of an operand. The axes are those of the batch, the lanes and the depth.
 /// The inner option is none for an operand that is a tensor.
-fn windows_of(of: &plan::Windows, axes: [&[TileAxis]; 3], symbols: &[i64]) -> Option<Option<Windows>> {
+fn windows_of(
+    of: &plan::Windows,
+    (axes, stride): ([&[TileAxis]; 3], Stride),
+    symbols: &[i64],
+) -> Option<Option<Windows>> {
     let plan::Windows { start, bounds } = of;
     let number = |extent: &DimExpr| isize::try_from(extent.eval(symbols)?).ok();
-    let direction = |axes: &[TileAxis], strides: &[DimExpr]| {
-        let count = |extent: &DimExpr| usize::try_from(extent.eval(symbols)?).ok();
-        let pairs = axes.iter().zip(strides);
-        let pairs = pairs.map(|(axis, stride)| Some((count(&axis.extent)?, count(stride)?)));
-        pairs.collect::<Option<Vec<_>>>().map(Direction::new)
-    };
+    let count = |extent: &DimExpr| usize::try_from(extent.eval(symbols)?).ok();
     let start = number(start)?;
     if start == 0 && bounds.is_empty() {
         return Some(None);
     }
-    let bounds = bounds.iter().map(|of| {
-        let [batch, lanes, depth] = [&of.batch, &of.lanes, &of.depth];
-        Some(WindowBounds {
-            extent: number(&of.extent)?,
-            start: number(&of.start)?,
-            batch: direction(axes[0], batch)?,
-            lanes: direction(axes[1], lanes)?,
-            depth: direction(axes[2], depth)?,
-        })
-    });
-    Windows::new(start, bounds.collect::<Option<_>>()?).map(Some)
+    let along = |axes: &[TileAxis], strides: fn(&plan::WindowBounds) -> &[DimExpr]| {
+        let axis = |(i, axis): (usize, &TileAxis)| {
+            let mut at = [0; WINDOW_BOUNDS_MAX];
+            for (at, bounds) in at.iter_mut().zip(bounds.iter()) {
+                *at = count(strides(bounds).get(i)?)?;
+            }
+            Some(WindowAxis { extent: count(&axis.extent)?, offset: count(stride(axis))?, at })
+        };
+        axes.iter().enumerate().map(axis).collect::<Option<Vec<_>>>()
+    };
+    let axes = WindowAxes {
+        batch: along(axes[0], |of| &of.batch)?,
+        lanes: along(axes[1], |of| &of.lanes)?,
+        depth: along(axes[2], |of| &of.depth)?,
+    };
+    let bounds =
+        bounds.iter().map(|of| Some(WindowBounds { extent: number(&of.extent)?, start: number(&of.start)? }));
+    let bounds: SmallVec<_> = bounds.collect::<Option<_>>()?;
+    if start == 0 && axes.is_tensor(&bounds) {
+        return Some(None);
+    }
+    Windows::new(start, bounds, axes).map(Some)
 }
 
 /// Runs tasks on up to `threads` threads, and returns the failure of one of them, if any.

@@ -8,7 +8,7 @@ use std::num::Wrapping;
 use half::{bf16, f16};
 use smallvec::SmallVec;
 
-use super::windows::{WindowBlock, Windows, pack_windows};
+use super::windows::{WindowPlane, Windows, pack_plane};
 
 /// Most lanes of a panel, for any instruction set.
 pub(super) const LANES_MAX: usize = 32;
@@ -196,14 +196,14 @@ pub(super) struct Operand<T> {
 /// A function that packs a panel. See `Operand::pack`.
 type Pack<T> = unsafe fn(&Operand<T>, usize, (usize, usize), (usize, usize), (*mut T, usize));
 
-/// A function that packs a panel of windows. See `Operand::pack_windows`.
-type PackWindows<T> = unsafe fn(&Operand<T>, &Windows, WindowBlock, (*mut T, usize));
+/// A function that packs a plane. See `Operand::pack_plane`.
+type PackPlane<T> = unsafe fn(&Operand<T>, &Windows, WindowPlane<'_>, *mut T);
 
 /// The functions that pack elements of a dtype.
 #[derive(Debug)]
 pub(super) struct Packer<T> {
     plain: Pack<T>,
-    windows: PackWindows<T>,
+    plane: PackPlane<T>,
 }
 
 impl<T> Clone for Packer<T> {
@@ -217,7 +217,7 @@ impl<T> Copy for Packer<T> {}
 impl<T> Packer<T> {
     /// Returns the functions for elements of type `E`.
     pub(super) fn of<E: Widen<Wide = T>>() -> Packer<T> {
-        Packer { plain: pack::<E>, windows: pack_windows::<E> }
+        Packer { plain: pack::<E>, plane: pack_plane::<E> }
     }
 }
 
@@ -258,14 +258,14 @@ impl<T> Operand<T> {
         unsafe { (self.packer.plain)(self, start, lanes, depth, panel) }
     }
 
-    /// Packs a block whose elements windows choose, as one panel.
+    /// Packs a plane of elements that windows choose.
     ///
     /// # Safety
     ///
-    /// The operand has all elements that the windows choose, and the panel has room.
-    pub(super) unsafe fn pack_windows(&self, windows: &Windows, of: WindowBlock, panel: (*mut T, usize)) {
+    /// The operand has all elements that the windows choose, and there is room for the plane at `out`.
+    pub(super) unsafe fn pack_plane(&self, windows: &Windows, of: WindowPlane<'_>, out: *mut T) {
         // SAFETY: the caller's contract.
-        unsafe { (self.packer.windows)(self, windows, of, panel) }
+        unsafe { (self.packer.plane)(self, windows, of, out) }
     }
 }
 

@@ -1,11 +1,13 @@
 //! The operands of a contraction: tensors in memory, or kernels that compute blocks of them.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use fusion_compiler::ir::plan::DEPTH;
 
+use super::microkernel::{LaneRun, Panel};
 use super::pack::{Direction, Operand};
-use super::windows::{WindowBlock, Windows};
+use super::windows::{Layout, WindowPlane, Windows};
 use super::{Failure, Workspace};
 use crate::device::cpu::launch::{PreparedLaunch, Tile};
 use crate::device::cpu::memory::Pool;
@@ -59,7 +61,33 @@ impl<T: Copy + Default> OperandSource<'_, T> {
         self.blocks.as_ref().is_some_and(|blocks| !blocks.along_depth)
     }
 
-    /// Packs a block into panels, of which `panels` tells the memory.
+    /// Returns the layout of lanes that windows choose, in panels of so many, if windows choose them.
+    pub(super) fn layout(&self, lanes: (usize, usize), width: usize) -> Option<Layout> {
+        self.windows.as_ref().map(|windows| windows.layout(lanes, width))
+    }
+
+    /// Packs some planes of lanes that windows choose.
+    ///
+    /// # Safety
+    ///
+    /// There is room for all planes of the layout at `out`.
+    pub(super) unsafe fn pack_planes(
+        &self,
+        batch: usize,
+        layout: &Layout,
+        planes: Range<usize>,
+        out: *mut T,
+    ) {
+        for (windows, plane) in
+            self.windows.iter().flat_map(|windows| planes.clone().map(move |plane| (windows, plane)))
+        {
+            let out = out.wrapping_add(plane * layout.plane);
+            // SAFETY: the caller's contract.
+            unsafe { self.operand.pack_plane(windows, WindowPlane { layout, batch, plane }, out) };
+        }
+    }
+
+    /// Packs a block of a tensor, or of what a kernel computes, into panels, of which `panels` tells the memory.
     ///
     /// # Safety
     ///
@@ -71,25 +99,15 @@ impl<T: Copy + Default> OperandSource<'_, T> {
         pool: &Arc<Pool>,
     ) -> Result<(), Failure> {
         let start = self.batch.offset(of.batch);
-        match (&self.blocks, &self.windows) {
-            (None, Some(windows)) => {
-                for (lanes, panel) in panels.all(of, of) {
-                    let of = WindowBlock { batch: (of.batch, start), lanes, depth: of.steps };
-                    // SAFETY: the caller's contract.
-                    unsafe { self.operand.pack_windows(windows, of, panel) };
-                }
-                Ok(())
+        let Some(blocks) = &self.blocks else {
+            for (lanes, panel) in panels.all(of, of) {
+                // SAFETY: the caller's contract.
+                unsafe { self.operand.pack(start, lanes, of.steps, panel) };
             }
-            (None, None) => {
-                for (lanes, panel) in panels.all(of, of) {
-                    // SAFETY: the caller's contract.
-                    unsafe { self.operand.pack(start, lanes, of.steps, panel) };
-                }
-                Ok(())
-            }
-            // SAFETY: the caller's contract.
-            (Some(blocks), _) => unsafe { self.compute(blocks, of, panels, pool) },
-        }
+            return Ok(());
+        };
+        // SAFETY: the caller's contract.
+        unsafe { self.compute(blocks, of, panels, pool) }
     }
 
     /// Computes a block piece by piece, and packs each. Runs lie along the depth or along the lanes, and a piece
@@ -160,6 +178,35 @@ impl<T> PanelMemory<T> {
             let panel = self.first.wrapping_add((number * depth + ahead) * width);
             ((lane, width.min(piece.lanes.1 - lane)), (panel, width))
         })
+    }
+}
+
+/// Packed lanes of an operand for a block of the depth.
+#[derive(Clone, Copy)]
+pub(super) enum PackedLanes<'a, T> {
+    /// Panels of so many lanes one after another, as long as a block of the depth.
+    Panels { panels: PanelMemory<T>, depth: usize, count: usize },
+    /// Planes of lanes that windows choose. The block begins at a step of the depth.
+    Planes { panels: PanelMemory<T>, layout: &'a Layout, from: usize },
+}
+
+impl<T> PackedLanes<'_, T> {
+    /// Calls a function with each panel, and the lanes that it has.
+    pub(super) fn each(&self, mut run: impl FnMut(Panel<T>, &[LaneRun])) {
+        match *self {
+            PackedLanes::Panels { panels: PanelMemory { first, width }, depth, count } => {
+                for at in (0..count).step_by(width) {
+                    let panel = Panel { first: first.wrapping_add(at * depth), steps: None };
+                    run(panel, &[LaneRun { lane: 0, at, len: width.min(count - at) }]);
+                }
+            }
+            PackedLanes::Planes { panels: PanelMemory { first, width }, layout, from } => {
+                let steps = Some(layout.steps[from..].as_ptr());
+                for (number, lanes) in layout.panels() {
+                    run(Panel { first: first.wrapping_add(number * width), steps }, lanes);
+                }
+            }
+        }
     }
 }
 

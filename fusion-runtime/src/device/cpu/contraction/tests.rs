@@ -5,8 +5,9 @@ use std::num::Wrapping;
 use fusion_compiler::ir::dtype::DType;
 use half::bf16;
 
-use super::microkernel::{Accumulate, Panels};
+use super::microkernel::{Accumulate, LaneRun, Panel, Panels};
 use super::pack::{Direction, Operand};
+use super::windows::{WindowAxes, WindowAxis, WindowBounds, WindowPlane, Windows};
 use crate::isa::Isa;
 
 /// Returns the instruction sets of this processor.
@@ -40,14 +41,15 @@ fn products_are_exact<T: Accumulate>(of: fn(f64) -> T, exact: fn(T) -> f64) {
                 let mut product = vec![of(100.0); rows * stride];
                 let panels = Panels {
                     depth,
-                    left: left.as_ptr(),
-                    right: right.as_ptr(),
+                    left: Panel { first: left.as_ptr(), steps: None },
+                    right: Panel { first: right.as_ptr(), steps: None },
                     product: product.as_mut_ptr(),
                     stride,
                     adds,
                 };
+                let lanes = |len| [LaneRun { lane: 0, at: 0, len }];
                 // SAFETY: the processor has the instructions, and the product has `rows` rows.
-                unsafe { kernels.multiply(panels, rows, cols) };
+                unsafe { kernels.multiply(panels, &lanes(rows), &lanes(cols)) };
                 for (at, &made) in product.iter().enumerate() {
                     let (row, col) = (at / stride, at % stride);
                     let term = |k: usize| number(k * kernels.rows + row) * number(k * kernels.cols + col + 5);
@@ -69,6 +71,49 @@ fn products_of_panels_are_exact() {
     products_are_exact::<f32>(|x| x as f32, f64::from);
     products_are_exact::<f64>(|x| x, |x| x);
     products_are_exact::<Wrapping<i32>>(|x| Wrapping(x as i32), |x| f64::from(x.0));
+}
+
+/// Multiplies panels of which some lanes are no rows or columns of the product, and whose steps lie in any order.
+#[test]
+fn lanes_between_those_of_a_product_are_left_out() {
+    for isa in isas() {
+        let (kernels, depth) = (f32::microkernels(isa), 5);
+        let panel = |width: usize, first| -> Vec<f32> {
+            (0..depth * width).map(|i| number(i + first) as f32).collect()
+        };
+        let (left, right) = (panel(kernels.rows, 0), panel(kernels.cols, 5));
+        let order = [3, 0, 4, 2, 1];
+        let steps = [kernels.rows, kernels.cols].map(|width| order.map(|step| (step * width) as u32));
+        let run = |(lane, at, len)| LaneRun { lane, at, len };
+        let rows = [(0, 0, 1), (2, 1, kernels.rows - 2)].map(run);
+        let cols = [(1, 0, 3), (kernels.cols - 2, 3, 2)].map(run);
+        let (count, stride) = (kernels.rows - 1, 6);
+        for adds in [false, true] {
+            let mut product = vec![100.0_f32; count * stride];
+            let panels = Panels {
+                depth,
+                left: Panel { first: left.as_ptr(), steps: Some(steps[0].as_ptr()) },
+                right: Panel { first: right.as_ptr(), steps: Some(steps[1].as_ptr()) },
+                product: product.as_mut_ptr(),
+                stride,
+                adds,
+            };
+            // SAFETY: the processor has the instructions, and the product has the rows and columns.
+            unsafe { kernels.multiply(panels, &rows, &cols) };
+            for (at, &made) in product.iter().enumerate() {
+                let lane = |runs: &[LaneRun], at: usize| {
+                    let run = runs.iter().find(|run| (run.at..run.at + run.len).contains(&at))?;
+                    Some(run.lane + at - run.at)
+                };
+                let sum = lane(&rows, at / stride).zip(lane(&cols, at % stride)).map(|(row, col)| {
+                    let term = |k: usize| left[k * kernels.rows + row] * right[k * kernels.cols + col];
+                    order.into_iter().map(term).sum::<f32>()
+                });
+                let expected = sum.map_or(100.0, |sum| if adds { 100.0 + sum } else { sum });
+                assert_eq!(made, expected, "{isa:?} at {at}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -163,4 +208,156 @@ fn panels_reach_past_2_31_elements() {
             assert_eq!(made, expected, "{lanes:?} {depth:?} {step} {lane}");
         }
     }
+}
+
+/// Numbers of a linear congruential generator.
+struct Random(u64);
+
+impl Random {
+    /// Returns a number less than `end`.
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % end
+    }
+}
+
+/// Windows along some dims of a random tensor, and the extents of the tensor.
+struct RandomWindows {
+    extents: Vec<usize>,
+    bounds: Vec<WindowBounds>,
+    axes: WindowAxes,
+}
+
+impl RandomWindows {
+    /// Makes windows with any strides, dilations and padding. Each dim of a window has one or two axes of lanes and of
+    /// the depth, in any order, among axes of other dims.
+    fn new(random: &mut Random) -> RandomWindows {
+        let dims = 1 + random.below(3);
+        let extents: Vec<usize> = (0..dims + 2).map(|_| 1 + random.below(7)).collect();
+        let distance = |dim: usize| extents[dim + 1..].iter().product::<usize>();
+        let mut axes = WindowAxes { batch: vec![], lanes: vec![], depth: vec![] };
+        let mut bounds = Vec::new();
+        for dim in 0..dims {
+            let start = random.below(4) as isize - 3;
+            bounds.push(WindowBounds { extent: extents[dim] as isize, start });
+            for lanes in [true, false] {
+                for _ in 0..1 + random.below(2) {
+                    let by = random.below(4);
+                    let mut at = [0; 3];
+                    at[dim] = by;
+                    let mut offset = by * distance(dim);
+                    // Some axes move along two dims.
+                    let other = random.below(4 * dims);
+                    if other < dims && other != dim {
+                        at[other] = 1;
+                        offset += distance(other);
+                    }
+                    // Some also move along a dim without bounds.
+                    if random.below(8) == 0 {
+                        offset += distance(dims);
+                    }
+                    let axis = WindowAxis { extent: 1 + random.below(4), offset, at };
+                    let axes = if lanes { &mut axes.lanes } else { &mut axes.depth };
+                    axes.insert(random.below(axes.len() + 1), axis);
+                }
+            }
+        }
+        for (dim, &extent) in extents.iter().enumerate().skip(dims) {
+            let axis = WindowAxis { extent, offset: distance(dim), at: [0; 3] };
+            let axes = [&mut axes.batch, &mut axes.lanes, &mut axes.depth].into_iter().nth(random.below(3));
+            if let Some(axes) = axes {
+                axes.insert(random.below(axes.len() + 1), axis);
+            }
+        }
+        RandomWindows { extents, bounds, axes }
+    }
+
+    /// Returns the element at a coordinate of each kind of axes: its position in the tensor plus 1, or 0 for padding.
+    fn element(&self, numbers: [usize; 3]) -> f32 {
+        let mut position: isize = 0;
+        let mut at: Vec<isize> = self.bounds.iter().map(|bounds| bounds.start).collect();
+        for (dim, start) in at.iter().enumerate() {
+            position += start * self.extents[dim + 1..].iter().product::<usize>() as isize;
+        }
+        for (axes, mut number) in
+            [&self.axes.batch, &self.axes.lanes, &self.axes.depth].into_iter().zip(numbers)
+        {
+            for axis in axes.iter().rev() {
+                let own = number % axis.extent;
+                number /= axis.extent;
+                position += (own * axis.offset) as isize;
+                at.iter_mut().zip(axis.at).for_each(|(at, by)| *at += (own * by) as isize);
+            }
+        }
+        let is_inside = at.iter().zip(&self.bounds).all(|(at, bounds)| (0..bounds.extent).contains(at));
+        if is_inside { (position + 1) as f32 } else { 0.0 }
+    }
+}
+
+/// Packs ranges of lanes of random windows, and compares each element of each step.
+#[test]
+fn planes_have_the_elements_of_windows() {
+    let mut random = Random(7);
+    let mut shared = 0;
+    for case in 0..2000 {
+        let of = RandomWindows::new(&mut random);
+        let count = |axes: &[WindowAxis]| axes.iter().map(|axis| axis.extent).product::<usize>();
+        let [batches, lanes, depth] =
+            [&of.axes.batch, &of.axes.lanes, &of.axes.depth].map(|axes| count(axes));
+        // Axes along dims without bounds may pass the end.
+        let elements = of.extents.iter().product::<usize>() + 1000;
+        let memory: Vec<f32> = (0..elements).map(|i| (i + 1) as f32).collect();
+        let start: isize = of
+            .bounds
+            .iter()
+            .enumerate()
+            .map(|(dim, bounds)| bounds.start * of.extents[dim + 1..].iter().product::<usize>() as isize)
+            .sum();
+        let axes = WindowAxes {
+            batch: of.axes.batch.clone(),
+            lanes: of.axes.lanes.clone(),
+            depth: of.axes.depth.clone(),
+        };
+        let windows = Windows::new(start, of.bounds.iter().copied().collect(), axes).expect("few bounds");
+        let pack = f32::packer(DType::F32).expect("a dtype of products");
+        let none = || Direction::new([]);
+        let operand = Operand::new(memory.as_ptr().cast(), pack, none(), none());
+        let (width, batch) = (1 + random.below(9), random.below(batches));
+        let from = random.below(lanes);
+        let to = from + 1 + random.below(lanes - from);
+        let layout = windows.layout((from, to), width);
+        let mut packed = vec![-1.0_f32; layout.len];
+        for plane in 0..windows.planes() {
+            let out = packed[plane * layout.plane..].as_mut_ptr();
+            // SAFETY: the memory has all elements, and `packed` has room for all planes.
+            unsafe { operand.pack_plane(&windows, WindowPlane { layout: &layout, batch, plane }, out) };
+        }
+        assert_eq!(layout.steps.len(), depth);
+        for (step, at) in layout.steps.iter().enumerate() {
+            let mut seen = 0;
+            for (number, runs) in layout.panels() {
+                let panel = &packed[*at as usize + number * width..][..width];
+                assert!(
+                    panel.iter().all(|element| *element >= 0.0),
+                    "case {case}: lanes that were not packed"
+                );
+                for run in runs {
+                    assert_eq!(run.at, seen, "case {case}");
+                    for i in 0..run.len {
+                        let expected = of.element([batch, from + run.at + i, step]);
+                        assert_eq!(
+                            panel[run.lane + i],
+                            expected,
+                            "case {case}, step {step}, lane {}",
+                            run.at + i
+                        );
+                    }
+                    seen += run.len;
+                }
+            }
+            assert_eq!(seen, to - from, "case {case}");
+        }
+        shared += usize::from(layout.len < depth * (to - from));
+    }
+    assert!(shared > 100, "{shared} cases have elements that several windows share");
 }

@@ -19,6 +19,10 @@ pub mod ir {
             U8,
         }
     }
+
+    pub mod plan {
+        pub const DEPTH: usize = 256;
+    }
 }
 
 pub struct f16;
