@@ -1,5 +1,6 @@
 //! Lanes of vector loops in generated code: their sums, and the lines that they store.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use fusion_compiler::ir::kernel::{CACHE_LINE, FOLD_LANES, FOLD_LANES_WIDE};
@@ -88,6 +89,29 @@ pub fn doubles(memory: &mut [f32]) -> &mut [f64] {
     bytemuck::pod_align_to_mut(memory).1
 }
 
+/// Returns the elements from `start` on of memory that may have only some of them: others are 0. Positions before the
+/// first element wrap.
+#[inline(always)]
+pub fn around<T: Copy + Default>(memory: &[T], start: usize, len: usize) -> Cow<'_, [T]> {
+    match start.checked_add(len).and_then(|end| memory.get(start..end)) {
+        Some(run) => Cow::Borrowed(run),
+        None => Cow::Owned(edge(memory, start, len)),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn edge<T: Copy + Default>(memory: &[T], start: usize, len: usize) -> Vec<T> {
+    let mut run = vec![T::default(); len];
+    // Either the run begins in memory, or memory begins in the run.
+    let (from, to) = if start < memory.len() { (start, 0) } else { (0, start.wrapping_neg()) };
+    if let Some(to) = run.get_mut(to..) {
+        let count = to.len().min(memory.len() - from);
+        to[..count].copy_from_slice(&memory[from..][..count]);
+    }
+    run
+}
+
 /// A tile before its stores, aligned to cache lines.
 ///
 /// Some loops, such as a loop that reads every eighth element, leave the tile in memory. An unaligned stack
@@ -101,4 +125,24 @@ pub struct Lines<T>(pub T);
 pub fn tiles<T>(run: &[T]) -> Range<usize> {
     let head = run.as_ptr().align_offset(CACHE_LINE).min(run.len());
     head..head + (run.len() - head) / STREAM_LANES * STREAM_LANES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_outside_of_memory_are_0() {
+        let memory = [1, 2, 3, 4];
+        for start in -7..7_isize {
+            for len in 0..8 {
+                let element =
+                    |i| usize::try_from(start + i).ok().and_then(|at| memory.get(at).copied()).unwrap_or(0);
+                let expected: Vec<i32> = (0..len).map(element).collect();
+                assert_eq!(&around(&memory, start as usize, len as usize)[..], expected, "{start} {len}");
+            }
+        }
+        assert_eq!(around::<i32>(&[], 0, 2)[..], [0, 0]);
+        assert!(matches!(around(&memory, 1, 3), Cow::Borrowed([2, 3, 4])));
+    }
 }

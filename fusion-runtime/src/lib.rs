@@ -60,7 +60,7 @@ pub mod __private {
     pub use crate::isa::{Avx2, Avx512};
     pub use crate::isa::{Base, Instructions, Isa};
     pub use crate::kernel::{Code, CpuArgs, CpuCode, CpuFn, Plan, ScalarValue, StaticPlan};
-    pub use crate::lanes::{Lines, Total, doubles, fold_lanes, tiles};
+    pub use crate::lanes::{Lines, Total, around, doubles, fold_lanes, tiles};
     pub use crate::report::kernels;
     pub use crate::run::{instance, mistaken, run, run_into, run_one};
     pub use crate::tensor::{AsTensor, RawTensor};

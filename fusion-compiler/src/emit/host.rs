@@ -310,8 +310,8 @@ impl<'s> Host<'s> {
                 #[cfg(target_arch = "x86_64")]
                 use #runtime::__private::{Avx2, Avx512};
                 use #runtime::__private::{
-                    Base, CpuArgs, CpuFn, Instructions, Isa, Lines, Rows, Run, Total, doubles, fold_lanes,
-                    tiles,
+                    Base, CpuArgs, CpuFn, Instructions, Isa, Lines, Rows, Run, Total, around, doubles,
+                    fold_lanes, tiles,
                 };
                 #functions
             }

@@ -255,7 +255,14 @@ impl Emitter<'_> {
             Expr::LoadShared(id, index) => staged_element(*id, *index, streams),
             Expr::Load(at) if ty.lanes == Lanes::Loop => self.loaded(at, &self.lane_element(at, streams)),
             Expr::Load(at) => self.loaded(at, &self.element(at)),
-            Expr::LoadWhere(at, mask) => self.element_where(ty, at, *mask),
+            Expr::LoadWhere(at, mask) => match self.masked_element(value, at, streams) {
+                Some(element) => {
+                    let (zero, mask) =
+                        (literal(Const::zero(ty.dtype), ty.dtype), self.inline_values.operand(*mask));
+                    format!("select_unpredictable({mask}, {}, {zero})", self.loaded(at, &element))
+                }
+                None => self.element_where(ty, at, *mask),
+            },
             Expr::Builtin(Builtin::Grain) => "args.grain()".into(),
             Expr::Builtin(Builtin::BlockStart) => "args.block().0".into(),
             Expr::Builtin(Builtin::BlockLen) => "args.block().1".into(),

@@ -16,7 +16,7 @@ use super::staged_buffer::StagedBuffer;
 use super::{Scheduled, Work};
 use crate::fuse::is_transcendental;
 use crate::ir::dim::DimExpr;
-use crate::ir::dtype::DType;
+use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{AxisSet, Graph, NodeId, NodeKind};
 use crate::ir::kernel::{BufferId, IndexWidth, Lanes, Shared, SharedId, SharedLen, Stmt, Type, Value};
 use crate::ir::op::Op;
@@ -98,6 +98,9 @@ fn written(
     )
 }
 
+/// A number to which whole numbers of some thousands, added, are its last bits.
+const LARGE: f32 = (3_u32 << 22) as f32;
+
 /// What finds the row of a line, and the element of that.
 struct LineIndex {
     /// Elements of a row, as an `i32`.
@@ -133,18 +136,23 @@ impl LineIndex {
 
     /// How many rows before that of each lane there are from that of the first on, and the element in it, where the first has this.
     /// The quotient of integers up to some thousands is exact: that of a number and a half is at least half the inverse away from a
-    /// whole number.
+    /// whole number. A conversion would saturate, lane by lane; next to a large number, the whole part is in the last bits.
     fn found(&self, body: &mut Body<'_>, col: Value) -> [Value; 2] {
         let ahead = body.item().cast(col, DType::I32);
         let lane = body.lane_index(Lanes::Loop);
-        let half = body.top().f32(0.5);
+        let mut top = body.top();
+        let (half, large) = (top.f32(0.5), top.f32(LARGE));
+        let large_bits = top.constant(DType::I32, Const::Int(LARGE.to_bits().into()));
         let mut b = body.inner();
         let lane = b.cast(lane, DType::I32);
         let number = b.apply(Op::Add, &[lane, ahead]);
         let middle = b.cast(number, DType::F32);
         let middle = b.apply(Op::Add, &[middle, half]);
         let quotient = b.apply(Op::Mul, &[middle, self.inverse]);
-        let rows = b.cast(quotient, DType::I32);
+        let below = b.apply(Op::Sub, &[quotient, half]);
+        let rounded = b.apply(Op::Add, &[below, large]);
+        let bits = b.bitcast(rounded, DType::I32);
+        let rows = b.apply(Op::Sub, &[bits, large_bits]);
         let before = b.apply(Op::Mul, &[rows, self.len]);
         [rows, b.apply(Op::Sub, &[number, before])]
     }

@@ -20,8 +20,9 @@ const STEPS_MAX: u32 = 64;
 /// How the lanes of a loop lie in memory.
 enum LanePattern {
     /// As far from each other as the dim says that they run along: that of the innermost, or of the axis along which what says where
-    /// goes up by one from lane to lane, or on a line from row to row, with the coordinate of the first lane.
-    Strided(Option<(AxisId, Value)>),
+    /// goes up by one from lane to lane. Each axis along which something moves so, or on a line from row to row, has the coordinate
+    /// of the first lane; the innermost is the last.
+    Strided(Vec<(AxisId, Value)>),
     /// Each where its own coordinates on a line say.
     Gathered,
 }
@@ -200,7 +201,7 @@ impl Body<'_> {
             axes.map(|axis| axis.and_then(|&axis| stride(graph, operand, axis))).collect();
         let (level, run, gathers) = match self.lane_pattern((at, operand), level, &strides, place) {
             LanePattern::Strided(run) => (level, run, false),
-            LanePattern::Gathered => (Level::Inner, None, true),
+            LanePattern::Gathered => (Level::Inner, vec![], true),
         };
         for (dim, (stride, &coordinate)) in strides.iter().zip(&place.coordinates).enumerate() {
             if let Some(stride) = stride {
@@ -216,12 +217,14 @@ impl Body<'_> {
                 continue;
             };
             let (of, value) = self.values[&self.moves.get(moved).index];
-            let (of, value) = match run {
-                Some((moved, first)) if moved == axis => {
-                    along = along.or_else(|| Some(stride.clone()));
+            let (of, value) = match run.iter().find(|(moved, _)| *moved == axis) {
+                Some(&(_, first)) => {
+                    if run.last().is_some_and(|(innermost, _)| *innermost == axis) {
+                        along = along.or_else(|| Some(stride.clone()));
+                    }
                     (level, first)
                 }
-                Some(_) | None => (if of == Level::Inner { of } else { level }, value),
+                None => (if of == Level::Inner { of } else { level }, value),
             };
             let value = self.at(of).cast(value, DType::Index);
             let part = self.product(of, value, &stride);
@@ -265,30 +268,42 @@ impl Body<'_> {
     ) -> LanePattern {
         let along = strides.get(self.vector).and_then(Option::as_ref);
         if place.lanes != Lanes::Loop || along.is_some() && self.line.is_none() {
-            return LanePattern::Strided(None);
+            return LanePattern::Strided(vec![]);
         }
         let by = at.iter().filter_map(|&(axis, _)| Some((axis, self.moved_along(at, axis)?)));
         let varies = |point: &Point| self.kernel.ty(self.values[point].1).lanes != Lanes::ONE;
         let varying: Vec<(AxisId, Point)> = by.filter(|(_, point)| varies(point)).collect();
         if self.line.is_none() {
-            let [(axis, by)] = varying.as_slice() else { return LanePattern::Strided(None) };
-            return LanePattern::Strided(self.first(by, level, place, STEPS_MAX).map(|first| (*axis, first)));
+            let [(axis, by)] = varying.as_slice() else { return LanePattern::Strided(vec![]) };
+            let first = self.first(by, level, (place, self.vector), STEPS_MAX);
+            return LanePattern::Strided(first.map(|first| (*axis, first)).into_iter().collect());
         }
         let rows = strides[self.vector - 1].as_ref();
-        let is_line = |rows: &DimExpr| {
-            along.is_some_and(|along| *rows == self.dims[self.vector].extent.clone() * along.clone())
-        };
-        match (rows, varying.as_slice()) {
-            (None, []) if along.is_none() => LanePattern::Strided(None),
-            (Some(rows), []) if is_line(rows) => LanePattern::Strided(None),
-            (None, [(axis, by)])
-                if stride(self.work.graph, operand, *axis).is_some_and(|rows| is_line(&rows)) =>
-            {
-                let first = self.first(by, level, place, STEPS_MAX);
-                first.map_or(LanePattern::Gathered, |first| LanePattern::Strided(Some((*axis, first))))
+        let is_line =
+            |rows: &DimExpr, along: &DimExpr| *rows == self.dims[self.vector].extent.clone() * along.clone();
+        let moved = |axis: AxisId| stride(self.work.graph, operand, axis);
+        match (rows, along, varying.as_slice()) {
+            (None, None, []) => return LanePattern::Strided(vec![]),
+            (Some(rows), Some(along), []) if is_line(rows, along) => return LanePattern::Strided(vec![]),
+            (None, Some(along), [(axis, by)]) if moved(*axis).is_some_and(|rows| is_line(&rows, along)) => {
+                let first = self.first(by, level, (place, self.vector - 1), STEPS_MAX);
+                first.map(|first| vec![(*axis, first)])
             }
-            (None | Some(_), _) => LanePattern::Gathered,
+            (None, None, [one, other]) => {
+                let is_line = |(rows, _): &(AxisId, Point), (along, _): &(AxisId, Point)| {
+                    moved(*rows).zip(moved(*along)).is_some_and(|(rows, along)| is_line(&rows, &along))
+                };
+                let (rows, along) = if is_line(one, other) { (one, other) } else { (other, one) };
+                let is_run = is_line(rows, along);
+                let own = [(rows, self.vector - 1), (along, self.vector)].into_iter().filter(|_| is_run);
+                let first = |((axis, by), dim): (&(AxisId, Point), usize)| {
+                    Some((*axis, self.first(by, level, (place, dim), STEPS_MAX)?))
+                };
+                own.map(first).collect::<Option<Vec<_>>>().filter(|firsts| !firsts.is_empty())
+            }
+            _ => None,
         }
+        .map_or(LanePattern::Gathered, LanePattern::Strided)
     }
 
     /// The coordinates of each lane along a dim, if it is one of those of a line.
@@ -297,15 +312,20 @@ impl Body<'_> {
         self.line?.get(place).copied()
     }
 
-    /// The value for the first lane, of what goes up by one from each lane to the next, or from each row of a line.
-    fn first(&mut self, of: &Point, level: Level, place: &Place, steps: u32) -> Option<Value> {
+    /// The value for the first lane, of what goes up by one along a dim.
+    fn first(
+        &mut self,
+        of: &Point,
+        level: Level,
+        (place, dim): (&Place, usize),
+        steps: u32,
+    ) -> Option<Value> {
         let (graph, (id, at)) = (self.work.graph, of);
         let node = graph.node(*id);
         let steps = steps.checked_sub(1)?;
-        let dim = self.vector - usize::from(self.line.is_some());
         match &node.kind {
             NodeKind::Coord(axis) => match self.moved_along(at, *axis) {
-                Some(by) => self.first(&by, level, place, steps),
+                Some(by) => self.first(&by, level, (place, dim), steps),
                 None if at.is_empty() && self.dims[dim].axes == [*axis] => {
                     let first = place.coordinates[dim];
                     Some(self.at(level).cast(first, DType::I32))
@@ -318,12 +338,12 @@ impl Body<'_> {
                     Some(same) if *op == Op::Add => (right, same),
                     Some(_) | None => (left, self.same(&right, level)?),
                 };
-                let run = self.first(&run, level, place, steps)?;
+                let run = self.first(&run, level, (place, dim), steps)?;
                 Some(self.at(level).apply(*op, &[run, same]))
             }
             NodeKind::Gather(_) if node.args.len() == 2 => {
                 let of = self.moves.gathered(graph, of).of;
-                self.first(&of, level, place, steps)
+                self.first(&of, level, (place, dim), steps)
             }
             NodeKind::Input(_)
             | NodeKind::Scalar(_)

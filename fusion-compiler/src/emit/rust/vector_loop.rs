@@ -12,7 +12,7 @@ use super::unroll_and_jam::{self, VECTOR_LANES};
 use super::{Emitter, memory, names, scalar, tuple};
 use crate::emit::Writer;
 use crate::ir::graph::Access;
-use crate::ir::kernel::{Address, Builtin, CACHE_LINE, Expr, Fold, Kernel, Lanes, SharedId, Stmt, Value};
+use crate::ir::kernel::{Address, Builtin, CACHE_LINE, Expr, Fold, Lanes, SharedId, Stmt, Value};
 use crate::target::tuning_table::cpu;
 
 /// A loop as its function is called.
@@ -71,7 +71,12 @@ impl Emitter<'_> {
                 out.line(format_args!("let streams = {}.streams();", self.name(buffer)));
             }
             for (i, stream) in run.streams.iter().enumerate() {
-                out.line(format_args!("let p{i} = {};", self.run(stream, len)));
+                if stream.masked {
+                    out.line(format_args!("let m{i} = {};", self.run(stream, len)));
+                    out.line(format_args!("let p{i} = &m{i}[..];"));
+                } else {
+                    out.line(format_args!("let p{i} = {};", self.run(stream, len)));
+                }
             }
             let len = self.inline_values.operand(len).to_string();
             let asked = self.asked(&run.streams, &len);
@@ -90,11 +95,24 @@ impl Emitter<'_> {
         is_wide && !run.is_apart && ops <= cpu::LIGHT_OPS_MAX * bytes
     }
 
+    /// Returns true if a lane needs its number.
+    fn asks_for_lane(&self, stmt: &Stmt) -> bool {
+        match stmt {
+            Stmt::Let(_, Expr::Builtin(Builtin::LaneIndex)) => true,
+            Stmt::Let(value, Expr::LoadWhere(at, _)) => {
+                let is_from = super::is_from(self.kernel, self.kernel.ty(*value), at);
+                is_from && self.masked_stream(*value, at).is_none()
+            }
+            _ => false,
+        }
+    }
+
     /// Whether lanes read what lies apart, or may not read at all.
     fn gathers(&self, stmt: &Stmt) -> bool {
         match stmt {
             Stmt::Let(_, Expr::Load(at)) => self.stream(at).is_none(),
-            stmt => matches!(stmt, Stmt::Let(_, Expr::LoadWhere(..))),
+            Stmt::Let(value, Expr::LoadWhere(at, _)) => self.masked_stream(*value, at).is_none(),
+            _ => false,
         }
     }
 
@@ -107,7 +125,7 @@ impl Emitter<'_> {
         combines: Vec<Combine<'a>>,
     ) -> VectorLoop<'a> {
         let streams = self.streams(lanes);
-        let counts = asks_for_lanes(self.kernel, lanes);
+        let counts = lanes.iter().any(|stmt| self.asks_for_lane(stmt));
         let mut inside = Writer::at_depth(out.depth + 1);
         for (i, stream) in streams.iter().enumerate() {
             inside.line(format_args!("let p{i} = {}p{i}[..count];", self.borrow(stream)));
@@ -182,6 +200,9 @@ impl Emitter<'_> {
         let written = self.is_written(stream);
         let (index, len) = (self.inline_values.operand(stream.index), self.times(stream.stride, len));
         let run = match stream.memory {
+            MemoryId::Buffer(buffer) if stream.masked => {
+                format!("around({}, {index}, {len})", self.name(buffer))
+            }
             MemoryId::Buffer(buffer) if written => format!("{}.run({index}, {len})", self.name(buffer)),
             MemoryId::Buffer(buffer) => format!("&{}[{index}..][..{len}]", self.name(buffer)),
             MemoryId::Shared(id) => format!("&mut r{}[{index}..][..{len}]", id.0),
@@ -342,10 +363,10 @@ impl Emitter<'_> {
     fn streams(&self, lanes: &[Stmt]) -> Vec<Stream> {
         let mut streams: Vec<Stream> = Vec::new();
         for stmt in lanes {
-            let stream = if let Stmt::Let(_, Expr::Load(at)) | Stmt::Store(at, _) = stmt {
-                self.stream(at)
-            } else {
-                stmt.shared_access().map(|(id, index, _)| staged(id, index))
+            let stream = match stmt {
+                Stmt::Let(_, Expr::Load(at)) | Stmt::Store(at, _) => self.stream(at),
+                Stmt::Let(value, Expr::LoadWhere(at, _)) => self.masked_stream(*value, at),
+                stmt => stmt.shared_access().map(|(id, index, _)| staged(id, index)),
             };
             if let Some(stream) = stream
                 && !streams.contains(&stream)
@@ -359,7 +380,23 @@ impl Emitter<'_> {
     /// The run that an access of all lanes goes through, unless it gathers.
     fn stream(&self, at: &Address) -> Option<Stream> {
         let one = self.kernel.ty(at.index).lanes == Lanes::ONE;
-        one.then_some(Stream { memory: MemoryId::Buffer(at.buffer), index: at.index, stride: at.stride })
+        let (memory, index, stride) = (MemoryId::Buffer(at.buffer), at.index, at.stride);
+        one.then_some(Stream { memory, index, stride, masked: false })
+    }
+
+    /// Returns the run that a masked read of all lanes goes through, if its elements lie next to each other.
+    fn masked_stream(&self, value: Value, at: &Address) -> Option<Stream> {
+        let is_read = self.kernel.buffer(at.buffer).access == Access::Read;
+        let is_run = super::is_from(self.kernel, self.kernel.ty(value), at) && at.stride == 1;
+        let stream = self.stream(at).filter(|_| is_read && is_run);
+        stream.map(|stream| Stream { masked: true, ..stream })
+    }
+
+    /// Returns the element of a lane in its masked run, if the read has one.
+    pub(super) fn masked_element(&self, value: Value, at: &Address, streams: &[Stream]) -> Option<String> {
+        let stream = self.masked_stream(value, at)?;
+        let number = streams.iter().position(|known| *known == stream)?;
+        Some(format!("p{number}[j]"))
     }
 
     fn is_written(&self, stream: &Stream) -> bool {
@@ -411,17 +448,9 @@ impl Emitter<'_> {
     }
 }
 
-fn asks_for_lanes(kernel: &Kernel, lanes: &[Stmt]) -> bool {
-    lanes.iter().any(|stmt| match stmt {
-        Stmt::Let(_, Expr::Builtin(Builtin::LaneIndex)) => true,
-        Stmt::Let(value, Expr::LoadWhere(at, _)) => super::is_from(kernel, kernel.ty(*value), at),
-        _ => false,
-    })
-}
-
 /// The run of held elements from an index on.
 fn staged(id: SharedId, index: Value) -> Stream {
-    Stream { memory: MemoryId::Shared(id), index, stride: 1 }
+    Stream { memory: MemoryId::Shared(id), index, stride: 1, masked: false }
 }
 
 /// The held element of a lane.
