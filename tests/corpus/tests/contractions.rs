@@ -1,4 +1,4 @@
-//! Random contractions with random prologues and epilogues stay within the bound of their sums, fused and with
+//! Random contractions, some of windows, with random prologues and epilogues stay within the bound of their sums, fused and with
 //! a kernel for each operation, on every device.
 
 use fusion::Device;
@@ -32,6 +32,8 @@ enum Role {
     Row,
     Column,
     Summed,
+    /// A dim of a tensor that windows move along, in place of a row or column and a summed dim.
+    Along,
 }
 
 /// A dim of the function.
@@ -105,6 +107,7 @@ impl Writer {
             (Role::Summed, ['K', 'L'], &[1, 9, 16, 17, 33, 100, 255, 257, 300, 520]),
         ] {
             let count = match role {
+                Role::Along => 0,
                 Role::Batch => [0, 0, 1, 2][random.below(4)],
                 Role::Row | Role::Column | Role::Summed => 1 + usize::from(random.one_in(3)),
             };
@@ -141,13 +144,17 @@ impl Writer {
 
     /// Returns a factor of the product: a tensor, or a few operations on one.
     fn factor(&mut self, roles: &[Role]) -> Value {
-        let dims = self.shuffled(roles);
+        let mut dims = self.shuffled(roles);
+        let window = self.window(roles[1], &mut dims);
         let dtypes = match self.wide {
             DType::F64 => [DType::F64, DType::F64, DType::F32, DType::U8],
             _ => [DType::F32, DType::F16, DType::BF16, DType::U8],
         };
         let dtype = dtypes[self.random.below(4)];
-        let name = self.param(dtype, dims);
+        let mut name = self.param(dtype, dims);
+        if let Some(window) = window {
+            name = format!("unfold({name}, {window})");
+        }
         let max = if dtype == DType::U8 { 8.0 } else { 1.0 };
         let is_cast = dtype == DType::U8 || self.wide == DType::F64 && dtype != DType::F64;
         let text = if is_cast { format!("({name} as {})", self.wide.name()) } else { name };
@@ -165,6 +172,32 @@ impl Writer {
             value = Value { text, max, error: value.error + max * self.unit() };
         }
         value
+    }
+
+    /// Replaces a dim of this role and a summed dim by one that windows move along, for some factors, but at most for
+    /// one of a function, since the other one declares the summed dim. Returns the windows.
+    fn window(&mut self, own: Role, dims: &mut Vec<usize>) -> Option<String> {
+        let of = |role| dims.iter().copied().find(|&dim| self.dims[dim].role == role);
+        let (own, taps) = of(own).zip(of(Role::Summed))?;
+        let [count, length] = [own, taps].map(|dim| self.dims[dim].extent);
+        let is_second = self.dims.iter().any(|dim| dim.role == Role::Along);
+        if is_second || length > 33 || !self.random.one_in(3) {
+            return None;
+        }
+        let (stride, dilation) = (1 + self.random.below(3), 1 + self.random.below(2));
+        let covered = (count - 1) * stride + dilation * (length - 1) + 1;
+        let before = self.random.below(covered.min(4));
+        let after = self.random.below((covered - before).min(4));
+        // The last window may leave elements over.
+        let extent = covered - before - after + self.random.below(stride);
+        dims.retain(|dim| *dim != taps);
+        for dim in dims.iter_mut().filter(|dim| **dim == own) {
+            *dim = self.dims.len();
+        }
+        self.dims.push(Dim { name: 'T', role: Role::Along, extent, is_fixed: false });
+        let [own, taps] = [own, taps].map(|dim| self.dims[dim].name);
+        let options = format!("stride = {stride}, padding = (({before}, {after}),), dilation = {dilation}");
+        Some(format!("(T, {taps}) -> {own}, {options}"))
     }
 
     /// Returns a choice by the coordinates of two dims.
@@ -359,7 +392,7 @@ fn plan(graph: Graph, targets: &[Target]) -> Plan {
 #[test]
 fn random_contractions_agree_with_the_reference() {
     let count = |of: bool| u64::from(of);
-    let (contractions, in_blocks) = (0..FUNCTIONS)
+    let (contractions, in_blocks, windows) = (0..FUNCTIONS)
         .into_par_iter()
         .map(|seed| {
             let function = Function::new(seed);
@@ -377,9 +410,11 @@ fn random_contractions_agree_with_the_reference() {
                 .steps
                 .iter()
                 .flat_map(|step| step.variants.iter().flat_map(|variant| variant.launches.iter()));
-            (count(is_contraction), count(launches.any(|launch| launch.of_blocks)))
+            let has_windows = is_contraction && function.source.contains("unfold");
+            (count(is_contraction), count(launches.any(|launch| launch.of_blocks)), count(has_windows))
         })
-        .reduce(|| (0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+        .reduce(|| (0, 0, 0), |a, b| (a.0 + b.0, a.1 + b.1, a.2 + b.2));
+    assert!(windows >= FUNCTIONS / 16, "{windows} of {FUNCTIONS} functions are contractions of windows");
     // Sums of three factors and of few terms are reductions.
     assert!(contractions >= FUNCTIONS / 3, "{contractions} of {FUNCTIONS} functions are contractions");
     assert!(in_blocks >= FUNCTIONS / 8, "{in_blocks} of {FUNCTIONS} functions have factors in blocks");
