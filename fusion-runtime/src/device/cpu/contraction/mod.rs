@@ -116,20 +116,22 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
             let axis = |axis: &TileAxis| Some((number(&axis.extent)?, number(stride(axis))?));
             axes.iter().map(axis).collect::<Option<Vec<_>>>().map(Direction::new)
         };
-        let source = |factor: Factor, windows: &plan::Windows, axes: &[TileAxis], stride: Stride| {
-            let (lanes, depth) = (direction(axes, stride)?, direction(&of.depth, stride)?);
-            let windows = windows_of(windows, ([&of.batch, axes, &of.depth], stride), symbols)?;
-            let (buffer, blocks) = match factor {
-                Factor::Buffer(number) => (launch.buffers.get(usize::from(number))?, None),
-                Factor::Blocks(Blocks { launch, buffer, along_depth }) => {
-                    let is_it = |(number, _): &&PreparedProducer<'_>| *number == usize::from(launch);
-                    let (launch, buffer) = (&producers.iter().find(is_it)?.1, usize::from(buffer));
-                    (launch.buffers.get(buffer)?, Some(BlockKernel { launch, buffer, along_depth }))
-                }
+        let kernels = T::microkernels(isa);
+        let source =
+            |factor: Factor, windows: &plan::Windows, (axes, width): (&[TileAxis], usize), stride: Stride| {
+                let (lanes, depth) = (direction(axes, stride)?, direction(&of.depth, stride)?);
+                let windows = windows_of(windows, ([&of.batch, axes, &of.depth], stride), width, symbols)?;
+                let (buffer, blocks) = match factor {
+                    Factor::Buffer(number) => (launch.buffers.get(usize::from(number))?, None),
+                    Factor::Blocks(Blocks { launch, buffer, along_depth }) => {
+                        let is_it = |(number, _): &&PreparedProducer<'_>| *number == usize::from(launch);
+                        let (launch, buffer) = (&producers.iter().find(is_it)?.1, usize::from(buffer));
+                        (launch.buffers.get(buffer)?, Some(BlockKernel { launch, buffer, along_depth }))
+                    }
+                };
+                let operand = Operand::new(buffer.ptr, T::packer(buffer.dtype)?, lanes, depth);
+                Some(OperandSource { operand, batch: direction(&of.batch, stride)?, blocks, windows })
             };
-            let operand = Operand::new(buffer.ptr, T::packer(buffer.dtype)?, lanes, depth);
-            Some(OperandSource { operand, batch: direction(&of.batch, stride)?, blocks, windows })
-        };
         let [space, left, right]: [Stride; 3] = [|axis| &axis.space, |axis| &axis.left, |axis| &axis.right];
         let mut alike = 1;
         for axis in of.batch.iter().rev() {
@@ -141,9 +143,9 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
         Some(Resolved {
             launch,
             alike,
-            kernels: T::microkernels(isa),
-            left: source(of.left, &of.windows[0], &of.rows, left)?,
-            right: source(of.right, &of.windows[1], &of.cols, right)?,
+            kernels,
+            left: source(of.left, &of.windows[0], (&of.rows, kernels.rows), left)?,
+            right: source(of.right, &of.windows[1], (&of.cols, kernels.cols), right)?,
             batch: direction(&of.batch, space)?,
             rows: direction(&of.rows, space)?,
             tile: usize::from(of.tile),
@@ -360,11 +362,12 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
     }
 }
 
-/// Returns the windows that choose the elements of an operand. The axes are those of the batch, the lanes and the depth.
-/// The inner option is none for an operand that is a tensor.
+/// Returns the windows that choose the elements of an operand, for panels of so many lanes. The axes are those of the
+/// batch, the lanes and the depth. The inner option is none for an operand that is a tensor.
 fn windows_of(
     of: &plan::Windows,
     (axes, stride): ([&[TileAxis]; 3], Stride),
+    width: usize,
     symbols: &[i64],
 ) -> Option<Option<Windows>> {
     let plan::Windows { start, bounds } = of;
@@ -395,7 +398,7 @@ fn windows_of(
     if start == 0 && axes.is_tensor(&bounds) {
         return Some(None);
     }
-    Windows::new(start, bounds, axes).map(Some)
+    Windows::new(start, bounds, axes, width).map(Some)
 }
 
 /// Runs tasks on up to `threads` threads, and returns the failure of one of them, if any.

@@ -318,11 +318,13 @@ fn planes_have_the_elements_of_windows() {
             lanes: of.axes.lanes.clone(),
             depth: of.axes.depth.clone(),
         };
-        let windows = Windows::new(start, of.bounds.iter().copied().collect(), axes).expect("few bounds");
+        let width = 1 + random.below(9);
+        let windows =
+            Windows::new(start, of.bounds.iter().copied().collect(), axes, width).expect("few bounds");
         let pack = f32::packer(DType::F32).expect("a dtype of products");
         let none = || Direction::new([]);
         let operand = Operand::new(memory.as_ptr().cast(), pack, none(), none());
-        let (width, batch) = (1 + random.below(9), random.below(batches));
+        let batch = random.below(batches);
         let from = random.below(lanes);
         let to = from + 1 + random.below(lanes - from);
         let layout = windows.layout((from, to), width);

@@ -56,6 +56,10 @@ struct GridAxis {
     stride: usize,
 }
 
+/// The axes of the lanes, outermost first, at least one.
+#[derive(Debug)]
+struct Grid(Vec<GridAxis>);
+
 /// The elements of lanes with the same remainders of strides.
 #[derive(Debug)]
 struct Phase {
@@ -70,7 +74,7 @@ pub(super) struct Windows {
     origin: Place,
     bounds: SmallVec<[WindowBounds; 2]>,
     batch: Vec<WindowAxis>,
-    lanes: Vec<GridAxis>,
+    grid: Grid,
     /// Axes of the depth that are none of a window.
     planes: Vec<WindowAxis>,
     phases: Vec<Phase>,
@@ -83,29 +87,24 @@ pub(super) struct Windows {
 /// Lanes of an operand in memory.
 #[derive(Debug)]
 pub(super) struct Layout {
-    /// First lane, on the grid.
-    first: usize,
-    intervals: Vec<Interval>,
+    runs: Vec<Run>,
+    /// The innermost axis of the grid, along which runs lie.
+    along: WindowAxis,
     /// Elements of a plane.
     pub(super) plane: usize,
     /// Number of all elements.
     pub(super) len: usize,
     /// Position of the first lane for each step of the depth.
     pub(super) steps: Vec<u32>,
+    lanes: PanelLanes,
+}
+
+/// The lanes of panels.
+#[derive(Debug, Default)]
+struct PanelLanes {
     runs: Vec<LaneRun>,
     /// Numbers of panels that have lanes, each with the end of its runs.
     panels: Vec<(usize, usize)>,
-}
-
-/// Lanes next to each other on the grid, of one phase.
-#[derive(Debug)]
-struct Interval {
-    phase: usize,
-    /// Distance from the first lane of the layout.
-    shift: usize,
-    len: usize,
-    /// Position in the plane.
-    at: usize,
 }
 
 /// A plane of an operand with windows.
@@ -119,17 +118,20 @@ pub(super) struct WindowPlane<'a> {
 }
 
 /// Lanes next to each other along the innermost axis of the grid.
+#[derive(Debug)]
 struct Run {
-    /// Place of the first lane.
-    place: Place,
-    axis: WindowAxis,
+    /// Position in a plane.
+    at: usize,
     len: usize,
-    /// True if the grid has these lanes.
-    is_on_grid: bool,
+    /// Place of the first lane, if the grid has the lanes.
+    place: Option<Place>,
 }
 
 /// Elements of a line of a cache.
 const LINE: usize = 16;
+
+/// Most lanes that are looked at to tell how many panels a grid takes.
+const LANES_SEEN: usize = 4096;
 
 impl Place {
     /// Returns the sum of two places.
@@ -184,32 +186,109 @@ impl WindowAxes {
         })
     }
 
-    /// Returns the steps of windows along these axes, as shifts of lanes, and the places of what is less than a shift.
-    fn taps(&self, of: &[(WindowAxis, (usize, usize))]) -> Vec<(Vec<usize>, Place)> {
+    /// Returns the grid of the lanes, where these axes of the depth shift lanes along a dim and an axis of the lanes.
+    fn grid(&self, shifted: &[Option<(usize, usize)>]) -> Grid {
+        let mut axes: Vec<GridAxis> = Vec::new();
+        for (number, &of) in self.lanes.iter().enumerate().rev() {
+            let of_lane = self.depth.iter().zip(shifted).filter_map(|(step, shifted)| {
+                let (dim, _) = shifted.filter(|(_, lane)| *lane == number)?;
+                Some((dim, step.extent.saturating_sub(1) * step.at[dim]))
+            });
+            let most = of_lane.map(|(dim, ahead)| (ahead, of.at[dim]));
+            let most = most.reduce(|(sum, by), (ahead, _)| (sum + ahead, by)).map_or(0, |(sum, by)| sum / by);
+            let stride = axes.last().map_or(1, |inner| inner.stride * inner.pitch);
+            axes.push(GridAxis { of, pitch: of.extent + most, stride });
+        }
+        axes.reverse();
+        Grid(axes)
+    }
+
+    /// Returns the steps of windows along these axes, as shifts of lanes on a grid, and the places of what is less than
+    /// a shift.
+    fn taps(&self, of: &[(WindowAxis, (usize, usize))], grid: &Grid) -> Vec<(usize, Place)> {
         let count = of.iter().map(|(axis, _)| axis.extent).product();
         let axes: Vec<WindowAxis> = of.iter().map(|(axis, _)| *axis).collect();
         let tap = |number: usize| {
-            let mut place = Place::default().along(&axes, number);
-            let mut shifts = vec![0; self.lanes.len()];
+            let (mut place, mut shift) = (Place::default().along(&axes, number), 0);
             for &(_, (dim, lane)) in of {
                 let axis = &self.lanes[lane];
                 // The second step along a dim has nothing left.
                 let by = place.at[dim].unsigned_abs() / axis.at[dim];
-                shifts[lane] += by;
+                shift += by * grid.0[lane].stride;
                 place = place.ahead(axis, -(by as isize));
             }
-            (shifts, place)
+            (shift, place)
         };
         (0..count).map(tap).collect()
     }
 }
 
+impl Grid {
+    /// Returns the place of a lane on the grid.
+    fn place(&self, mut lane: usize) -> usize {
+        let mut place = 0;
+        for axis in self.0.iter().rev() {
+            place += lane % axis.of.extent * axis.stride;
+            lane /= axis.of.extent;
+        }
+        place
+    }
+
+    /// Returns the lanes from a place of the grid on, along the innermost axis. The result is the distance to the first
+    /// lane of all, and the number of lanes. Places after the last lane have none.
+    fn run(&self, mut place: usize) -> (Option<Place>, usize) {
+        let (mut ahead, mut len) = (Place::default(), usize::MAX);
+        for axis in &self.0 {
+            let at = place / axis.stride;
+            if at >= axis.pitch {
+                return (None, usize::MAX);
+            }
+            (ahead, len) = (ahead.ahead(&axis.of, at as isize), axis.pitch - at);
+            place %= axis.stride;
+        }
+        (Some(ahead), len)
+    }
+
+    /// Returns the lanes of panels that have so many places each, from that of the first lane on.
+    fn lanes(&self, (from, to): (usize, usize), width: usize) -> PanelLanes {
+        let PanelLanes { mut runs, mut panels } = PanelLanes::default();
+        let (first, inner) = (self.place(from), self.0.last().map_or(1, |axis| axis.of.extent));
+        let mut lane = from;
+        while lane < to {
+            let place = self.place(lane) - first;
+            let len = (inner - lane % inner).min(to - lane).min(width - place % width);
+            let run = LaneRun { lane: place % width, at: lane - from, len };
+            if panels.last().is_none_or(|(number, _)| *number != place / width) {
+                panels.push((place / width, runs.len()));
+                runs.push(run);
+            } else {
+                match runs.last_mut().filter(|last| last.lane + last.len == run.lane) {
+                    Some(last) => last.len += run.len,
+                    None => runs.push(run),
+                }
+            }
+            if let Some((_, end)) = panels.last_mut() {
+                *end = runs.len();
+            }
+            lane += len;
+        }
+        PanelLanes { runs, panels }
+    }
+
+    /// Returns true if lanes take many more panels of this width than lanes next to each other would.
+    fn is_sparse(&self, width: usize) -> bool {
+        let lanes = self.0.iter().map(|axis| axis.of.extent).product::<usize>().min(LANES_SEEN);
+        4 * self.lanes((0, lanes), width).panels.len() > 5 * lanes.div_ceil(width)
+    }
+}
+
 impl Windows {
-    /// Makes windows whose first element is at `start`, if there may be so many bounds.
+    /// Makes windows whose first element is at `start`, for panels of so many lanes, if there may be so many bounds.
     pub(super) fn new(
         start: isize,
         bounds: SmallVec<[WindowBounds; 2]>,
         mut axes: WindowAxes,
+        width: usize,
     ) -> Option<Windows> {
         if axes.lanes.is_empty() {
             axes.lanes.push(WindowAxis { extent: 1, offset: 0, at: [0; WINDOW_BOUNDS_MAX] });
@@ -218,20 +297,16 @@ impl Windows {
         for (i, bounds) in bounds.iter().enumerate() {
             *origin.at.get_mut(i)? = bounds.start;
         }
-        let shifted: Vec<_> = axes.depth.iter().map(|step| (*step, axes.shifted(step))).collect();
-        let of_window: Vec<_> = shifted.iter().filter_map(|(step, lane)| Some((*step, (*lane)?))).collect();
-        let planes = shifted.iter().filter(|(_, lane)| lane.is_none()).map(|(step, _)| *step).collect();
-        let taps = axes.taps(&of_window);
-        let mut lanes: Vec<GridAxis> = Vec::new();
-        for (number, &of) in axes.lanes.iter().enumerate().rev() {
-            let most = taps.iter().map(|(shifts, _)| shifts[number]).max().unwrap_or(0);
-            let stride = lanes.last().map_or(1, |inner| inner.stride * inner.pitch);
-            lanes.push(GridAxis { of, pitch: of.extent + most, stride });
+        let mut shifted: Vec<_> = axes.depth.iter().map(|step| axes.shifted(step)).collect();
+        let mut grid = axes.grid(&shifted);
+        // Elements are packed again for each step where most lanes of panels would be none of the operand.
+        if grid.is_sparse(width) {
+            shifted.fill(None);
+            grid = axes.grid(&shifted);
         }
-        lanes.reverse();
-        let on_grid = |shifts: &[usize]| shifts.iter().zip(&lanes).map(|(by, axis)| by * axis.stride).sum();
-        let taps: Vec<(usize, Place)> =
-            taps.iter().map(|(shifts, place)| (on_grid(shifts), *place)).collect();
+        let steps = || axes.depth.iter().copied().zip(shifted.iter().copied());
+        let of_window: Vec<_> = steps().filter_map(|(step, lane)| Some((step, lane?))).collect();
+        let taps = axes.taps(&of_window, &grid);
         let mut phases: Vec<Phase> = Vec::new();
         for &(shift, place) in &taps {
             match phases.iter_mut().find(|phase| phase.place == place) {
@@ -248,14 +323,17 @@ impl Windows {
             Some((phase, phases[phase].shifts.binary_search(&shift).ok()?))
         };
         let taps = taps.iter().map(tap).collect::<Option<_>>()?;
+        let numbers = |of_window: bool| {
+            numbers(steps().map(|(axis, lane)| (axis.extent, lane.is_some() == of_window)).collect())
+        };
         Some(Windows {
             origin,
             bounds,
+            steps: [numbers(false), numbers(true)],
+            planes: steps().filter(|(_, lane)| lane.is_none()).map(|(step, _)| step).collect(),
             batch: axes.batch,
-            lanes,
-            planes,
+            grid,
             taps,
-            steps: [false, true].map(|of_window| numbers(&shifted, of_window)),
             phases,
         })
     }
@@ -267,23 +345,25 @@ impl Windows {
 
     /// Returns the layout of the lanes from the first to the last, in panels of so many.
     pub(super) fn layout(&self, (from, to): (usize, usize), width: usize) -> Layout {
-        let first = self.on_grid(from);
-        let (runs, panels) = self.panels((from, to), first, width);
-        let len = panels.last().map_or(0, |(number, _)| (number + 1) * width);
-        let mut intervals: Vec<Interval> = Vec::new();
-        let (mut plane, mut starts) = (0, Vec::new());
-        for (number, phase) in self.phases.iter().enumerate() {
+        let first = self.grid.place(from);
+        let lanes = self.grid.lanes((from, to), width);
+        let len = lanes.panels.last().map_or(0, |(number, _)| (number + 1) * width);
+        let (mut runs, mut plane, mut starts) = (Vec::new(), 0, Vec::new());
+        for phase in &self.phases {
             let mut of_phase = Vec::new();
-            for &shift in &phase.shifts {
-                match intervals.last_mut().filter(|last| last.phase == number) {
-                    Some(last) if shift - last.shift <= last.len => last.len = shift - last.shift + len,
-                    _ => {
-                        intervals.push(Interval { phase: number, shift, len, at: plane });
-                    }
+            // Shift of the last lanes on the grid that are no neighbours of those before, and their position.
+            let mut last = (0, plane);
+            for (i, &shift) in phase.shifts.iter().enumerate() {
+                if i == 0 || shift > last.0 + plane - last.1 {
+                    last = (shift, plane);
                 }
-                if let Some(last) = intervals.last() {
-                    of_phase.push(last.at + shift - last.shift);
-                    plane = last.at + last.len;
+                of_phase.push(last.1 + shift - last.0);
+                let end = last.1 + shift - last.0 + len;
+                while plane < end {
+                    let (place, len) = self.grid.run(first + last.0 + plane - last.1);
+                    let len = len.min(end - plane);
+                    runs.push(Run { at: plane, len, place: place.map(|place| place.plus(&phase.place)) });
+                    plane += len;
                 }
             }
             starts.push(of_phase);
@@ -296,112 +376,54 @@ impl Windows {
             (of_planes.next_offset() * plane + starts[phase][shift]) as u32
         };
         let steps = (0..self.steps[0].len()).map(step).collect();
-        Layout { first, intervals, plane, len: plane * self.planes(), steps, runs, panels }
-    }
-
-    /// Returns the lanes from one of the grid on, along the innermost axis. `place` is that of the first lane of all.
-    fn run(&self, mut place: Place, mut lane: usize) -> Run {
-        let mut run = Run { place, axis: self.lanes[0].of, len: usize::MAX, is_on_grid: false };
-        for axis in &self.lanes {
-            let at = lane / axis.stride;
-            if at >= axis.pitch {
-                return run;
-            }
-            place = place.ahead(&axis.of, at as isize);
-            run = Run { place, axis: axis.of, len: axis.pitch - at, is_on_grid: true };
-            lane %= axis.stride;
+        Layout {
+            runs,
+            along: self.grid.0[self.grid.0.len() - 1].of,
+            plane,
+            len: plane * self.planes(),
+            steps,
+            lanes,
         }
-        run
-    }
-
-    /// Returns the place of a lane on the grid.
-    fn on_grid(&self, mut lane: usize) -> usize {
-        let mut place = 0;
-        for axis in self.lanes.iter().rev() {
-            place += lane % axis.of.extent * axis.stride;
-            lane /= axis.of.extent;
-        }
-        place
-    }
-
-    /// Returns the runs of lanes, each in one panel, and the panels that have some.
-    fn panels(
-        &self,
-        (from, to): (usize, usize),
-        first: usize,
-        width: usize,
-    ) -> (Vec<LaneRun>, Vec<(usize, usize)>) {
-        let (mut runs, mut panels) = (Vec::<LaneRun>::new(), Vec::<(usize, usize)>::new());
-        let inner = self.lanes.last().map_or(1, |axis| axis.of.extent);
-        let mut lane = from;
-        while lane < to {
-            let place = self.on_grid(lane) - first;
-            let len = (inner - lane % inner).min(to - lane).min(width - place % width);
-            let run = LaneRun { lane: place % width, at: lane - from, len };
-            match panels.last_mut().filter(|(number, _)| *number == place / width) {
-                Some((_, end)) => {
-                    match runs.last_mut().filter(|last| last.lane + last.len == run.lane) {
-                        Some(last) => last.len += run.len,
-                        None => runs.push(run),
-                    }
-                    *end = runs.len();
-                }
-                None => {
-                    runs.push(run);
-                    panels.push((place / width, runs.len()));
-                }
-            }
-            lane += len;
-        }
-        (runs, panels)
     }
 }
 
-/// Returns the numbers of the steps of the depth, counted along the axes that are some of the windows, or along those
-/// that are none.
-fn numbers(steps: &[(WindowAxis, Option<(usize, usize)>)], of_window: bool) -> Direction {
+/// Returns the numbers of the steps of the depth along those of its axes that count. Axes have extents.
+fn numbers(axes: Vec<(usize, bool)>) -> Direction {
     let mut ahead = 1;
-    let mut axes: Vec<(usize, usize)> = Vec::new();
-    for (axis, _) in steps.iter().rev().filter(|(_, lane)| lane.is_some() == of_window) {
-        axes.push((axis.extent, ahead));
-        ahead *= axis.extent;
+    let mut all: Vec<(usize, usize)> = Vec::new();
+    for (extent, counts) in axes.into_iter().rev() {
+        all.push((extent, if counts { ahead } else { 0 }));
+        ahead *= if counts { extent } else { 1 };
     }
-    let mut axes = axes.into_iter().rev();
-    let along = |(axis, lane): &(WindowAxis, Option<(usize, usize)>)| match lane.is_some() == of_window {
-        true => axes.next().unwrap_or((axis.extent, 0)),
-        false => (axis.extent, 0),
-    };
-    Direction::new(steps.iter().map(along).collect::<Vec<_>>())
+    Direction::new(all.into_iter().rev())
 }
 
 impl Layout {
     /// Calls a function with each panel that has lanes: the number, and the runs of the lanes.
     pub(super) fn panels(&self) -> impl Iterator<Item = (usize, &[LaneRun])> {
         let mut from = 0;
-        self.panels.iter().map(move |&(number, end)| {
-            let runs = &self.runs[from..end];
+        self.lanes.panels.iter().map(move |&(number, end)| {
+            let runs = &self.lanes.runs[from..end];
             from = end;
             (number, runs)
         })
     }
 }
 
-impl Run {
-    /// Returns the first of `len` lanes that is no padding, and the lane after the last one.
-    fn inside(&self, bounds: &[WindowBounds], len: usize) -> (usize, usize) {
-        let (mut first, mut end) = (0, if self.is_on_grid { len } else { 0 });
-        for (dim, bounds) in bounds.iter().enumerate() {
-            let (at, by) = (self.place.at[dim], self.axis.at[dim]);
-            // The number of lanes with coordinates less than this one.
-            let before = |coordinate: isize| match (coordinate - at).max(0).unsigned_abs() {
-                0 => 0,
-                left => left.checked_div(by).map_or(len, |_| left.div_ceil(by)),
-            };
-            first = first.max(before(0));
-            end = end.min(before(bounds.extent));
-        }
-        (first.min(end), end)
+/// Returns the first of `len` lanes along an axis that is no padding, and the lane after the last one.
+fn inside(bounds: &[WindowBounds], (place, along): (&Place, &WindowAxis), len: usize) -> (usize, usize) {
+    let (mut first, mut end) = (0, len);
+    for (dim, bounds) in bounds.iter().enumerate() {
+        let (at, by) = (place.at[dim], along.at[dim]);
+        // The number of lanes with coordinates less than this one.
+        let before = |coordinate: isize| match (coordinate - at).max(0).unsigned_abs() {
+            0 => 0,
+            left => left.checked_div(by).map_or(len, |_| left.div_ceil(by)),
+        };
+        first = first.max(before(0));
+        end = end.min(before(bounds.extent));
     }
+    (first.min(end), end)
 }
 
 /// Packs a plane of elements of type `E`.
@@ -417,24 +439,23 @@ pub(super) unsafe fn pack_plane<E: Widen>(
     out: *mut E::Wide,
 ) {
     let first = windows.origin.along(&windows.batch, of.batch).along(&windows.planes, of.plane);
-    for interval in &of.layout.intervals {
-        let first = first.plus(&windows.phases[interval.phase].place);
-        let mut at = 0;
-        while at < interval.len {
-            let run = windows.run(first, of.layout.first + interval.shift + at);
-            let len = run.len.min(interval.len - at);
-            let (inside, end) = run.inside(&windows.bounds, len);
-            let stride = run.axis.offset;
-            let from = operand.from().cast::<E>().wrapping_offset(run.place.offset);
-            let out = out.wrapping_add(interval.at + at);
-            // SAFETY: the caller's contract. The lanes from `inside` to `end` are inside of all bounds.
-            unsafe {
-                zeros(out, inside);
-                let from = from.wrapping_add(inside * stride);
-                copied((from, stride), out.wrapping_add(inside), end - inside);
-                zeros(out.wrapping_add(end), len - end);
-            }
-            at += len;
+    let along = &of.layout.along;
+    for run in &of.layout.runs {
+        let out = out.wrapping_add(run.at);
+        let Some(place) = &run.place else {
+            // SAFETY: the caller's contract.
+            unsafe { zeros(out, run.len) };
+            continue;
+        };
+        let place = first.plus(place);
+        let (inside, end) = inside(&windows.bounds, (&place, along), run.len);
+        let from = operand.from().cast::<E>().wrapping_offset(place.offset);
+        let from = from.wrapping_add(inside * along.offset);
+        // SAFETY: the caller's contract. The lanes from `inside` to `end` are inside of all bounds.
+        unsafe {
+            zeros(out, inside);
+            copied((from, along.offset), out.wrapping_add(inside), end - inside);
+            zeros(out.wrapping_add(end), run.len - end);
         }
     }
 }
