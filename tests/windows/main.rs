@@ -1,10 +1,13 @@
 //! Convolutions and pools with all options, against sums in f64.
 
+#[path = "../devices/mod.rs"]
 mod devices;
+mod reference;
 
 use devices::on_devices;
 use fusion::prelude::*;
 use fusion::{bf16, f16};
+use reference::{Random, Window, check, coordinates, numbers};
 
 fuse! {
     pub(crate) fn any(
@@ -26,6 +29,12 @@ fuse! {
     }
     pub(crate) fn volume(x: f32[C, T, H, W], w: f32[O, C, KT, KH, KW], S: dim, B: dim) -> f32[O, R, P, Q] {
         conv(x, w, C, (T, KT) -> R, (H, KH) -> P, (W, KW) -> Q, stride = S, padding = B)
+    }
+    /// The gradient of a convolution by its weights.
+    pub(crate) fn by_weights(
+        x: f32[N, C, H, W], g: f32[N, O, P, Q], KH: dim, KW: dim, S: dim, B: dim
+    ) -> f32[O, C, KH, KW] {
+        sum(unfold(x, (H, KH) -> P, (W, KW) -> Q, stride = S, padding = B) * g, (N, P, Q))
     }
     pub(crate) fn same_padding(x: f32[C, T], w: f32[O, C, K], S: dim) -> f32[O, P] {
         conv(x, w, C, (T, K) -> P, stride = S, padding = same)
@@ -75,83 +84,6 @@ fuse! {
     }
     pub(crate) fn nearest(x: f32[N, H, W], P: dim, Q: dim) -> f32[N, P, Q] { resize_nearest(x, H -> P, W -> Q) }
     pub(crate) fn bilinear(x: f32[N, H, W], P: dim, Q: dim) -> f32[N, P, Q] { resize_bilinear(x, H -> P, W -> Q) }
-}
-
-/// Returns pseudo-random numbers from -1 to 1, the same for the same seed.
-fn numbers(seed: usize, count: usize) -> Vec<f32> {
-    let mut random = Random(seed as u64);
-    (0..count).map(|_| random.below(1 << 16) as f32 / (1 << 15) as f32 - 1.0).collect()
-}
-
-/// A window along one dim.
-#[derive(Clone, Copy, Debug)]
-struct Window {
-    extent: usize,
-    taps: usize,
-    stride: usize,
-    padding: (usize, usize),
-    dilation: usize,
-}
-
-impl Window {
-    fn count(&self) -> usize {
-        let Window { extent, taps, stride, padding, dilation } = *self;
-        (extent + padding.0 + padding.1 - dilation * (taps - 1) - 1) / stride + 1
-    }
-
-    /// Returns the element that a tap of a position is, if it is no padding.
-    fn element(&self, position: usize, tap: usize) -> Option<usize> {
-        let at = (position * self.stride + tap * self.dilation).checked_sub(self.padding.0)?;
-        (at < self.extent).then_some(at)
-    }
-}
-
-/// Compares sums with these of a function, which returns the terms of an element.
-fn check(device: &Device, what: &str, made: &[f32], terms: impl Fn(usize) -> Vec<f64>) {
-    for (i, &made) in made.iter().enumerate() {
-        let terms = terms(i);
-        let (sum, size) = terms.iter().fold((0.0, 0.0), |(sum, size), x| (sum + x, size + x.abs()));
-        assert!(
-            (f64::from(made) - sum).abs() <= 1e-6 * (size + 1e-3),
-            "{device} {what}: element {i}: {made}, {sum}"
-        );
-    }
-}
-
-/// Returns the coordinates of an element, by extents.
-fn coordinates<const N: usize>(mut i: usize, extents: [usize; N]) -> [usize; N] {
-    let mut at = [0; N];
-    for (at, extent) in at.iter_mut().zip(extents).rev() {
-        (*at, i) = (i % extent, i / extent);
-    }
-    at
-}
-
-/// Returns pseudo-random numbers below a bound.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % bound
-    }
-
-    /// Returns a window that fits.
-    fn window(&mut self, extent_max: usize) -> Window {
-        loop {
-            let window = Window {
-                extent: 1 + self.below(extent_max),
-                taps: 1 + self.below(5),
-                stride: 1 + self.below(3),
-                padding: (self.below(4), self.below(4)),
-                dilation: 1 + self.below(2),
-            };
-            let Window { extent, taps, padding, dilation, .. } = window;
-            if dilation * (taps - 1) < extent + padding.0 + padding.1 {
-                return window;
-            }
-        }
-    }
 }
 
 #[test]
@@ -231,6 +163,36 @@ fn channels_may_be_innermost() {
                     "{device}: {made}, {sum}"
                 );
             }
+        }
+        Ok(())
+    });
+}
+
+/// Windows move along the dims that are summed over, and their steps are dims of the result.
+#[test]
+fn gradients_by_weights() {
+    on_devices(|device| {
+        for (n, c, o, h, taps, stride, before) in
+            [(2, 9, 40, 8, 3, 1, 1), (3, 33, 5, 9, 3, 2, 1), (1, 4, 33, 12, 5, 1, 2), (2, 33, 33, 6, 1, 1, 0)]
+        {
+            let window = Window { extent: h, taps, stride, padding: (before, before), dilation: 1 };
+            let p = window.count();
+            let (x, g) = (numbers(h, n * c * h * h), numbers(c, n * o * p * p));
+            let tensors = (
+                Tensor::from_slice(device, &x, [n, c, h, h])?,
+                Tensor::from_slice(device, &g, [n, o, p, p])?,
+            );
+            let made = by_weights(&tensors.0, &tensors.1, taps, taps, stride, before)?.to_vec()?;
+            check(device, "gradient by weights", &made, |i| {
+                let [out, channel, kh, kw] = coordinates(i, [o, c, taps, taps]);
+                let term = |i| {
+                    let [image, row, col] = coordinates(i, [n, p, p]);
+                    let (y, v) = (window.element(row, kh)?, window.element(col, kw)?);
+                    let x = x[((image * c + channel) * h + y) * h + v];
+                    Some(f64::from(x) * f64::from(g[((image * o + out) * p + row) * p + col]))
+                };
+                (0..n * p * p).filter_map(term).collect()
+            });
         }
         Ok(())
     });

@@ -1,5 +1,6 @@
-//! Random contractions, some of windows, with random prologues and epilogues stay within the bound of their sums, fused and with
-//! a kernel for each operation, on every device.
+//! Random contractions, some of windows, stay within the bound of their sums on every device.
+//!
+//! Each has random prologues and epilogues, and runs fused and with a kernel for each operation.
 
 use fusion::Device;
 use fusion::kernel::{Plan, interpreted};
