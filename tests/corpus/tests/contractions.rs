@@ -175,8 +175,8 @@ impl Writer {
         value
     }
 
-    /// Replaces a dim of this role and a summed dim by one that windows move along, for some factors, but at most for
-    /// one of a function, since the other one declares the summed dim. Returns the windows.
+    /// Replaces a dim of this role and a summed dim by one that windows move along, for some factors. Returns the
+    /// windows. A function has at most one such factor, since the other one declares the summed dim.
     fn window(&mut self, own: Role, dims: &mut Vec<usize>) -> Option<String> {
         let of = |role| dims.iter().copied().find(|&dim| self.dims[dim].role == role);
         let (own, taps) = of(own).zip(of(Role::Summed))?;
