@@ -82,6 +82,11 @@ fuse! {
         let z = pad(y, D -> I, 1, 1);
         sum(z * pad(w, D -> I, 1, 1), I)
     }
+    /// Windows move along four dims, along two of them together.
+    pub(crate) fn together(x: i32[A, B, C, D], w: i32[O, K], P: dim) -> i32[O, P, R, S] {
+        let y = take(unfold(x, (A, K) -> P, stride = 2), D, index(P) * 2 + index(K));
+        sum(pad(pad(y, B -> R, 0, 1), C -> S, 0, 1) * w, K)
+    }
     pub(crate) fn nearest(x: f32[N, H, W], P: dim, Q: dim) -> f32[N, P, Q] { resize_nearest(x, H -> P, W -> Q) }
     pub(crate) fn bilinear(x: f32[N, H, W], P: dim, Q: dim) -> f32[N, P, Q] { resize_bilinear(x, H -> P, W -> Q) }
 }
@@ -528,6 +533,25 @@ fn windows_of_other_values() {
             let terms = (0..7).filter(|_| inside).map(|d| f64::from(x[at(d)]) * f64::from(w[out * 7 + d]));
             terms.collect()
         });
+        Ok(())
+    });
+}
+
+#[test]
+fn windows_along_two_dims_together() {
+    on_devices(|device| {
+        let ([a, b, c, d], [o, k, p]) = ([15, 6, 6, 20], [40, 9, 4]);
+        let whole = |seed, count| numbers(seed, count).iter().map(|x| (x * 9.0) as i32).collect::<Vec<i32>>();
+        let (x, w) = (whole(1, a * b * c * d), whole(2, o * k));
+        let tensors =
+            (Tensor::from_slice(device, &x, [a, b, c, d])?, Tensor::from_slice(device, &w, [o, k])?);
+        let made = together(&tensors.0, &tensors.1, p)?.to_vec()?;
+        for (i, made) in made.into_iter().enumerate() {
+            let [out, at, row, col] = coordinates(i, [o, p, b + 1, c + 1]);
+            let term = |k: usize| x[(((2 * at + k) * b + row) * c + col) * d + 2 * at + k] * w[out * 9 + k];
+            let sum: i32 = if row < b && col < c { (0..k).map(term).sum() } else { 0 };
+            assert_eq!(made, sum, "{device} {i}");
+        }
         Ok(())
     });
 }

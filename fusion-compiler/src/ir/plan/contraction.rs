@@ -37,11 +37,11 @@ pub struct Contraction {
 pub struct Windows {
     /// Position of the element whose coordinates are all 0. It may be less than 0.
     pub start: DimExpr,
-    /// The dims of the tensor that windows move along: all with padding, and others, at most `WINDOW_BOUNDS_MAX`.
+    /// All dims of the tensor that windows move along, at most `WINDOW_BOUNDS_MAX`.
     pub bounds: List<WindowBounds>,
 }
 
-/// Largest number of dims that windows have bounds along.
+/// Largest number of dims that windows move along.
 pub const WINDOW_BOUNDS_MAX: usize = 3;
 
 /// The coordinate along a dim of a tensor, as a sum of coordinates times strides. Elements at coordinates less than 0,

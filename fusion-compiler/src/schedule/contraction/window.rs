@@ -129,8 +129,7 @@ impl WindowFactor {
         }
         let is_of_tensor = along.iter().all(|of| graph.node(at).axes.contains(of.axis));
         let is_in_order = plain(work, at, true).is_none_or(|operand| operand.interleave_axis.is_none());
-        let padded = along.iter().filter(|of| of.is_padded).count();
-        let are_few = !along.is_empty() && padded <= WINDOW_BOUNDS_MAX;
+        let are_few = (1..=WINDOW_BOUNDS_MAX).contains(&along.len());
         (are_few && is_of_tensor && is_in_order).then_some(WindowFactor { tensor: at, along })
     }
 
@@ -158,9 +157,7 @@ impl WindowFactor {
             .iter()
             .map(|of| of.place.start.clone() * stride(graph, operand, of.axis).unwrap_or_else(zero));
         let start = starts.fold(zero(), |sum, start| sum + start);
-        let [padded, others] =
-            [true, false].map(|is_padded| self.along.iter().filter(move |of| of.is_padded == is_padded));
-        let bounds = padded.chain(others).take(WINDOW_BOUNDS_MAX).map(|of| {
+        let bounds = self.along.iter().map(|of| {
             let strides = |axes: &[AxisId]| -> List<DimExpr> {
                 axes.iter().map(|&axis| of.place.factor(axis).unwrap_or_else(zero)).collect()
             };

@@ -2,8 +2,8 @@
 //!
 //! A box of rows and columns of the result is one task. It packs its operands block by block of the depth,
 //! multiplies the panels into a tile, and runs the launch's kernel on the finished tile while the tile is in a
-//! cache. All boxes of a strip of columns share the packed right operand, unless the depth is long. Columns that
-//! windows choose are always packed for the whole depth, since the steps of a window share them.
+//! cache. All boxes of a strip of columns share the packed right operand, unless the depth is long. Planes of
+//! windows (`planes.rs`) are packed for the whole depth at once, since the steps of a window share them.
 //!
 //! Invariant: a sum is a chain over blocks of `DEPTH` elements, each from zero, added in order. The sizes of
 //! boxes and the number of threads never change a result.
@@ -12,6 +12,7 @@
 mod assembly;
 mod microkernel;
 mod pack;
+mod planes;
 mod source;
 mod strips;
 #[cfg(test)]
@@ -26,16 +27,16 @@ use fusion_compiler::ir::dim::DimExpr;
 use fusion_compiler::ir::dtype::DType;
 use fusion_compiler::ir::plan::{self, Blocks, Contraction, DEPTH, Factor, TileAxis, WINDOW_BOUNDS_MAX};
 use fusion_compiler::target::tuning_table::runtime;
-use smallvec::SmallVec;
 
 use super::launch::{PreparedLaunch, Tile, distribute};
 use super::memory::{CpuMemory, Pool};
 use crate::isa::Isa;
 use microkernel::{Accumulate, Microkernels, Panels};
 use pack::{Direction, Operand};
+use planes::{Layout, Planes};
 use source::{BlockKernel, LaneBlock, OperandSource, PackedLanes, PanelMemory, RUN_STEPS};
 use strips::{Boxes, Strip, Strips};
-use windows::{Layout, WindowAxes, WindowAxis, WindowBounds, Windows};
+use windows::{WindowAxes, WindowAxis, WindowBounds, Windows};
 
 /// A contraction whose extents and operands are known.
 struct Resolved<'a, T: 'static> {
@@ -68,7 +69,7 @@ struct Columns<'a, T> {
     first: *mut T,
     /// Elements of a product's columns.
     each: usize,
-    /// The layout of columns that windows choose.
+    /// The layout of columns in planes.
     layout: Option<&'a Layout>,
 }
 
@@ -120,7 +121,8 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
         let source =
             |factor: Factor, windows: &plan::Windows, (axes, width): (&[TileAxis], usize), stride: Stride| {
                 let (lanes, depth) = (direction(axes, stride)?, direction(&of.depth, stride)?);
-                let windows = windows_of(windows, ([&of.batch, axes, &of.depth], stride), width, symbols)?;
+                let windows = windows_of(windows, ([&of.batch, axes, &of.depth], stride), symbols)?;
+                let planes = windows.as_ref().and_then(|windows| Planes::new(windows, width));
                 let (buffer, blocks) = match factor {
                     Factor::Buffer(number) => (launch.buffers.get(usize::from(number))?, None),
                     Factor::Blocks(Blocks { launch, buffer, along_depth }) => {
@@ -130,7 +132,7 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
                     }
                 };
                 let operand = Operand::new(buffer.ptr, T::packer(buffer.dtype)?, lanes, depth);
-                Some(OperandSource { operand, batch: direction(&of.batch, stride)?, blocks, windows })
+                Some(OperandSource { operand, batch: direction(&of.batch, stride)?, blocks, windows, planes })
             };
         let [space, left, right]: [Stride; 3] = [|axis| &axis.space, |axis| &axis.left, |axis| &axis.right];
         let mut alike = 1;
@@ -165,7 +167,7 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
         let by_strips = threads == 1 || are_even || strips.count >= 2 * threads;
         // A box that is alone in its strip packs each column once, and has only a block of the depth at hand.
         let is_one_box = rows <= if by_strips { runtime::BOX_ROWS } else { self.kernels.rows };
-        if self.right.windows.is_none() && (is_one_box || depth > runtime::SHARED_DEPTH_MAX) {
+        if self.right.planes.is_none() && (is_one_box || depth > runtime::SHARED_DEPTH_MAX) {
             // A thread that is done takes one of the boxes that are left.
             let wanted = if by_strips { 1 } else { (4 * threads).div_ceil(strips.count.max(1)) };
             let boxes =
@@ -211,8 +213,8 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
 
     /// Returns the number of tasks that pack the columns of a product for the whole depth.
     fn column_parts(&self, of: &Columns<'_, T>) -> usize {
-        match &self.right.windows {
-            Some(windows) => windows.planes(),
+        match &self.right.planes {
+            Some(planes) => planes.count(),
             None => self.right_parts(of.strip.cols) * self.right.operand.depth().div_ceil(DEPTH),
         }
     }
@@ -223,7 +225,7 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
         let batch = of.strip.batch.0 + product;
         if let Some(layout) = of.layout {
             // SAFETY: there is room for all planes.
-            unsafe { self.right.pack_planes(batch, layout, part..part + 1, first) };
+            unsafe { self.right.pack_plane(layout, (batch, part), first) };
             return Ok(());
         }
         let parts = self.right_parts(of.strip.cols);
@@ -308,9 +310,11 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
             // SAFETY: the memory has room for the tiles.
             unsafe { std::slice::from_raw_parts_mut(tile, products * count * cols).fill(T::default()) };
         }
-        if let (Some(layout), Some(windows)) = (&layout, &self.left.windows) {
-            // SAFETY: there is room for all planes.
-            unsafe { self.left.pack_planes(of.batch.0, layout, 0..windows.planes(), left.first) };
+        if let (Some(layout), Some(planes)) = (&layout, &self.left.planes) {
+            for plane in 0..planes.count() {
+                // SAFETY: there is room for all planes.
+                unsafe { self.left.pack_plane(layout, (of.batch.0, plane), left.first) };
+            }
         }
         for (block, from) in (0..depth).step_by(DEPTH).enumerate() {
             let len = DEPTH.min(depth - from);
@@ -362,12 +366,11 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
     }
 }
 
-/// Returns the windows that choose the elements of an operand, for panels of so many lanes. The axes are those of the
-/// batch, the lanes and the depth. The inner option is none for an operand that is a tensor.
+/// Returns the windows that choose the elements of an operand. The axes are those of the batch, the lanes and the depth.
+/// The inner option is none for an operand that is a tensor.
 fn windows_of(
     of: &plan::Windows,
     (axes, stride): ([&[TileAxis]; 3], Stride),
-    width: usize,
     symbols: &[i64],
 ) -> Option<Option<Windows>> {
     let plan::Windows { start, bounds } = of;
@@ -394,11 +397,8 @@ fn windows_of(
     };
     let bounds =
         bounds.iter().map(|of| Some(WindowBounds { extent: number(&of.extent)?, start: number(&of.start)? }));
-    let bounds: SmallVec<_> = bounds.collect::<Option<_>>()?;
-    if start == 0 && axes.is_tensor(&bounds) {
-        return Some(None);
-    }
-    Windows::new(start, bounds, axes, width).map(Some)
+    let windows = Windows::new(start, bounds.collect::<Option<_>>()?, axes)?;
+    Some((!windows.are_a_tensor()).then_some(windows))
 }
 
 /// Runs tasks on up to `threads` threads, and returns the failure of one of them, if any.

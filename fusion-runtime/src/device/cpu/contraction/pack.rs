@@ -8,7 +8,7 @@ use std::num::Wrapping;
 use half::{bf16, f16};
 use smallvec::SmallVec;
 
-use super::windows::{WindowPlane, Windows, pack_plane};
+use super::windows::{Lanes, Place, WindowBounds, pack_lanes};
 
 /// Most lanes of a panel, for any instruction set.
 pub(super) const LANES_MAX: usize = 32;
@@ -196,14 +196,14 @@ pub(super) struct Operand<T> {
 /// A function that packs a panel. See `Operand::pack`.
 type Pack<T> = unsafe fn(&Operand<T>, usize, (usize, usize), (usize, usize), (*mut T, usize));
 
-/// A function that packs a plane. See `Operand::pack_plane`.
-type PackPlane<T> = unsafe fn(&Operand<T>, &Windows, WindowPlane<'_>, *mut T);
+/// A function that packs lanes of windows. See `Operand::pack_lanes`.
+type PackLanes<T> = unsafe fn(&Operand<T>, (&[WindowBounds], &Lanes), &Place, *mut T);
 
 /// The functions that pack elements of a dtype.
 #[derive(Debug)]
 pub(super) struct Packer<T> {
     plain: Pack<T>,
-    plane: PackPlane<T>,
+    lanes: PackLanes<T>,
 }
 
 impl<T> Clone for Packer<T> {
@@ -217,7 +217,7 @@ impl<T> Copy for Packer<T> {}
 impl<T> Packer<T> {
     /// Returns the functions for elements of type `E`.
     pub(super) fn of<E: Widen<Wide = T>>() -> Packer<T> {
-        Packer { plain: pack::<E>, plane: pack_plane::<E> }
+        Packer { plain: pack::<E>, lanes: pack_lanes::<E> }
     }
 }
 
@@ -258,14 +258,14 @@ impl<T> Operand<T> {
         unsafe { (self.packer.plain)(self, start, lanes, depth, panel) }
     }
 
-    /// Packs a plane of elements that windows choose.
+    /// Packs lanes that windows choose, of which the first of all has this place.
     ///
     /// # Safety
     ///
-    /// The operand has all elements that the windows choose, and there is room for the plane at `out`.
-    pub(super) unsafe fn pack_plane(&self, windows: &Windows, of: WindowPlane<'_>, out: *mut T) {
+    /// The operand has all elements inside of the bounds, and there is room for the lanes at `out`.
+    pub(super) unsafe fn pack_lanes(&self, lanes: (&[WindowBounds], &Lanes), first: &Place, out: *mut T) {
         // SAFETY: the caller's contract.
-        unsafe { (self.packer.plane)(self, windows, of, out) }
+        unsafe { (self.packer.lanes)(self, lanes, first, out) }
     }
 }
 

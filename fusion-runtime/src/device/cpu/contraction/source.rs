@@ -1,13 +1,13 @@
 //! The operands of a contraction: tensors in memory, or kernels that compute blocks of them.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use fusion_compiler::ir::plan::DEPTH;
 
 use super::microkernel::{LaneRun, Panel};
 use super::pack::{Direction, Operand};
-use super::windows::{Layout, WindowPlane, Windows};
+use super::planes::{Layout, Planes};
+use super::windows::Windows;
 use super::{Failure, Workspace};
 use crate::device::cpu::launch::{PreparedLaunch, Tile};
 use crate::device::cpu::memory::Pool;
@@ -27,6 +27,8 @@ pub(super) struct OperandSource<'a, T> {
     pub(super) blocks: Option<BlockKernel<'a>>,
     /// The windows that choose the elements, if the elements are not those of a tensor.
     pub(super) windows: Option<Windows>,
+    /// The planes that windows share, if packing their elements once pays.
+    pub(super) planes: Option<Planes>,
 }
 
 /// A kernel that computes blocks of an operand.
@@ -61,33 +63,24 @@ impl<T: Copy + Default> OperandSource<'_, T> {
         self.blocks.as_ref().is_some_and(|blocks| !blocks.along_depth)
     }
 
-    /// Returns the layout of lanes that windows choose, in panels of so many, if windows choose them.
+    /// Returns the layout of lanes in panels of so many, if the operand is packed in planes.
     pub(super) fn layout(&self, lanes: (usize, usize), width: usize) -> Option<Layout> {
-        self.windows.as_ref().map(|windows| windows.layout(lanes, width))
+        self.planes.as_ref().map(|planes| planes.layout(lanes, width))
     }
 
-    /// Packs some planes of lanes that windows choose.
+    /// Packs a plane into the memory of all planes.
     ///
     /// # Safety
     ///
     /// There is room for all planes of the layout at `out`.
-    pub(super) unsafe fn pack_planes(
-        &self,
-        batch: usize,
-        layout: &Layout,
-        planes: Range<usize>,
-        out: *mut T,
-    ) {
-        for (windows, plane) in
-            self.windows.iter().flat_map(|windows| planes.clone().map(move |plane| (windows, plane)))
-        {
-            let out = out.wrapping_add(plane * layout.plane);
+    pub(super) unsafe fn pack_plane(&self, layout: &Layout, (batch, number): (usize, usize), out: *mut T) {
+        if let (Some(planes), Some(windows)) = (&self.planes, &self.windows) {
             // SAFETY: the caller's contract.
-            unsafe { self.operand.pack_plane(windows, WindowPlane { layout, batch, plane }, out) };
+            unsafe { planes.pack((&self.operand, windows), (layout, batch, number), out) };
         }
     }
 
-    /// Packs a block of a tensor, or of what a kernel computes, into panels, of which `panels` tells the memory.
+    /// Packs a block of a tensor, of windows, or of what a kernel computes, into panels, of which `panels` tells the memory.
     ///
     /// # Safety
     ///
@@ -102,7 +95,12 @@ impl<T: Copy + Default> OperandSource<'_, T> {
         let Some(blocks) = &self.blocks else {
             for (lanes, panel) in panels.all(of, of) {
                 // SAFETY: the caller's contract.
-                unsafe { self.operand.pack(start, lanes, of.steps, panel) };
+                unsafe {
+                    match &self.windows {
+                        Some(windows) => windows.pack(&self.operand, (of.batch, lanes, of.steps), panel),
+                        None => self.operand.pack(start, lanes, of.steps, panel),
+                    }
+                }
             }
             return Ok(());
         };

@@ -7,7 +7,8 @@ use half::bf16;
 
 use super::microkernel::{Accumulate, LaneRun, Panel, Panels};
 use super::pack::{Direction, Operand};
-use super::windows::{WindowAxes, WindowAxis, WindowBounds, WindowPlane, Windows};
+use super::planes::Planes;
+use super::windows::{WindowAxes, WindowAxis, WindowBounds, Windows};
 use crate::isa::Isa;
 
 /// Returns the instruction sets of this processor.
@@ -272,6 +273,13 @@ impl RandomWindows {
         RandomWindows { extents, bounds, axes }
     }
 
+    fn windows(&self) -> Windows {
+        let distance = |dim: usize| self.extents[dim + 1..].iter().product::<usize>() as isize;
+        let start = self.bounds.iter().enumerate().map(|(dim, bounds)| bounds.start * distance(dim)).sum();
+        let bounds = self.bounds.iter().copied().collect();
+        Windows::new(start, bounds, self.axes.clone()).expect("few bounds")
+    }
+
     /// Returns the element at a coordinate of each kind of axes: its position in the tensor plus 1, or 0 for padding.
     fn element(&self, numbers: [usize; 3]) -> f32 {
         let mut position: isize = 0;
@@ -296,9 +304,9 @@ impl RandomWindows {
 
 /// Packs ranges of lanes of random windows, and compares each element of each step.
 #[test]
-fn planes_have_the_elements_of_windows() {
+fn panels_and_planes_have_the_elements_of_windows() {
     let mut random = Random(7);
-    let mut shared = 0;
+    let mut in_planes = 0;
     for case in 0..2000 {
         let of = RandomWindows::new(&mut random);
         let count = |axes: &[WindowAxis]| axes.iter().map(|axis| axis.extent).product::<usize>();
@@ -307,32 +315,32 @@ fn planes_have_the_elements_of_windows() {
         // Axes along dims without bounds may pass the end.
         let elements = of.extents.iter().product::<usize>() + 1000;
         let memory: Vec<f32> = (0..elements).map(|i| (i + 1) as f32).collect();
-        let start: isize = of
-            .bounds
-            .iter()
-            .enumerate()
-            .map(|(dim, bounds)| bounds.start * of.extents[dim + 1..].iter().product::<usize>() as isize)
-            .sum();
-        let axes = WindowAxes {
-            batch: of.axes.batch.clone(),
-            lanes: of.axes.lanes.clone(),
-            depth: of.axes.depth.clone(),
-        };
-        let width = 1 + random.below(9);
-        let windows =
-            Windows::new(start, of.bounds.iter().copied().collect(), axes, width).expect("few bounds");
+        let windows = of.windows();
         let pack = f32::packer(DType::F32).expect("a dtype of products");
         let none = || Direction::new([]);
         let operand = Operand::new(memory.as_ptr().cast(), pack, none(), none());
         let batch = random.below(batches);
         let from = random.below(lanes);
         let to = from + 1 + random.below(lanes - from);
-        let layout = windows.layout((from, to), width);
+        // A panel of all lanes, and two more, at some steps.
+        let (first, width) = (random.below(depth), to - from + 2);
+        let mut panel = vec![-1.0_f32; width * (depth - first)];
+        let ranges = (batch, (from, to - from), (first, depth));
+        // SAFETY: the memory has all elements, and the panel has room.
+        unsafe { windows.pack(&operand, ranges, (panel.as_mut_ptr(), width)) };
+        for (i, &element) in panel.iter().enumerate() {
+            let (step, lane) = (first + i / width, from + i % width);
+            let expected = if lane < to { of.element([batch, lane, step]) } else { 0.0 };
+            assert_eq!(element, expected, "case {case}, step {step}, lane {lane}");
+        }
+        let width = 1 + random.below(9);
+        let Some(planes) = Planes::new(&windows, width) else { continue };
+        in_planes += 1;
+        let layout = planes.layout((from, to), width);
         let mut packed = vec![-1.0_f32; layout.len];
-        for plane in 0..windows.planes() {
-            let out = packed[plane * layout.plane..].as_mut_ptr();
+        for plane in 0..planes.count() {
             // SAFETY: the memory has all elements, and `packed` has room for all planes.
-            unsafe { operand.pack_plane(&windows, WindowPlane { layout: &layout, batch, plane }, out) };
+            unsafe { planes.pack((&operand, &windows), (&layout, batch, plane), packed.as_mut_ptr()) };
         }
         assert_eq!(layout.steps.len(), depth);
         for (step, at) in layout.steps.iter().enumerate() {
@@ -359,7 +367,47 @@ fn planes_have_the_elements_of_windows() {
             }
             assert_eq!(seen, to - from, "case {case}");
         }
-        shared += usize::from(layout.len < depth * (to - from));
     }
-    assert!(shared > 100, "{shared} cases have elements that several windows share");
+    assert!(in_planes > 100, "{in_planes} cases have planes");
+}
+
+/// Elements are packed once where windows have elements in common, lanes fill panels, and planes are small.
+#[test]
+fn planes_are_for_windows_that_share_elements() {
+    /// Extents of the input and of the windows, stride, padding of both dims, dilation and channels.
+    type Case = ([usize; 2], [usize; 2], usize, [usize; 2], usize, usize);
+    let cases: [(Case, bool); 9] = [
+        (([56, 56], [3, 3], 1, [1, 1], 1, 64), true),
+        (([7, 7], [3, 3], 1, [1, 1], 1, 512), true),
+        (([224, 224], [7, 7], 2, [3, 3], 1, 3), true),
+        // No two windows have an element in common.
+        (([64, 64], [8, 8], 8, [0, 0], 1, 3), false),
+        (([56, 56], [1, 1], 1, [0, 0], 1, 64), false),
+        // Windows as wide as the input have few lanes, as gradients by weights do.
+        (([2000, 300], [5, 300], 1, [0, 0], 1, 1), false),
+        (([512, 1], [1, 3], 1, [0, 32_768], 32_768, 8), false),
+        (([22, 22], [20, 20], 1, [0, 0], 1, 4), false),
+        // Planes of so many channels are in no cache.
+        (([1, 600], [1, 3], 1, [0, 0], 1, 1 << 20), false),
+    ];
+    for (case, expected) in cases {
+        let (input, taps, stride, padding, dilation, channels) = case;
+        let axis = |extent, offset, at: [usize; 2]| WindowAxis { extent, offset, at: [at[0], at[1], 0] };
+        let count =
+            |dim: usize| (input[dim] + 2 * padding[dim] - dilation * (taps[dim] - 1) - 1) / stride + 1;
+        let axes = WindowAxes {
+            batch: vec![],
+            lanes: vec![axis(count(0), stride * input[1], [stride, 0]), axis(count(1), stride, [0, stride])],
+            depth: vec![
+                axis(channels, input[0] * input[1], [0, 0]),
+                axis(taps[0], dilation * input[1], [dilation, 0]),
+                axis(taps[1], dilation, [0, dilation]),
+            ],
+        };
+        let start = padding.map(|padding| -(padding as isize));
+        let bounds = [0, 1].map(|dim| WindowBounds { extent: input[dim] as isize, start: start[dim] });
+        let offset = start[0] * input[1] as isize + start[1];
+        let windows = Windows::new(offset, bounds.into_iter().collect(), axes).expect("few bounds");
+        assert_eq!(Planes::new(&windows, 32).is_some(), expected, "{case:?}");
+    }
 }
