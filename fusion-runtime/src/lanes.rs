@@ -1,8 +1,9 @@
 //! Lanes of vector loops in generated code: their sums, and the lines that they store.
 
-use std::borrow::Cow;
-use std::ops::Range;
+use std::cell::RefCell;
+use std::ops::{Deref, Range};
 
+use bytemuck::Pod;
 use fusion_compiler::ir::kernel::{CACHE_LINE, FOLD_LANES, FOLD_LANES_WIDE};
 use fusion_compiler::target::tuning_table::cpu::STREAM_LANES;
 
@@ -89,27 +90,67 @@ pub fn doubles(memory: &mut [f32]) -> &mut [f64] {
     bytemuck::pod_align_to_mut(memory).1
 }
 
-/// Returns the elements from `start` on of memory that may have only some of them: others are 0. Positions before the
-/// first element wrap.
+/// Elements next to each other of memory that may have only some of them.
+#[derive(Debug)]
+pub enum Around<'a, T> {
+    /// All elements are in memory.
+    Inside(&'a [T]),
+    /// A copy of so many elements, in words. Elements that memory lacks are 0.
+    Edge(Vec<u64>, usize),
+}
+
+thread_local! {
+    /// Memory of copies, which later copies use again.
+    static EDGES: RefCell<Vec<Vec<u64>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Returns the elements from `start` on of memory that may have only some of them. Positions before the first element
+/// wrap.
 #[inline(always)]
-pub fn around<T: Copy + Default>(memory: &[T], start: usize, len: usize) -> Cow<'_, [T]> {
+pub fn around<T: Pod>(memory: &[T], start: usize, len: usize) -> Around<'_, T> {
     match start.checked_add(len).and_then(|end| memory.get(start..end)) {
-        Some(run) => Cow::Borrowed(run),
-        None => Cow::Owned(edge(memory, start, len)),
+        Some(run) => Around::Inside(run),
+        None => edge(memory, start, len),
     }
 }
 
 #[cold]
 #[inline(never)]
-fn edge<T: Copy + Default>(memory: &[T], start: usize, len: usize) -> Vec<T> {
-    let mut run = vec![T::default(); len];
+fn edge<T: Pod>(memory: &[T], start: usize, len: usize) -> Around<'_, T> {
+    let mut words = EDGES.with_borrow_mut(Vec::pop).unwrap_or_default();
+    words.clear();
+    words.resize((len * size_of::<T>()).div_ceil(size_of::<u64>()), 0);
+    let run: &mut [T] = &mut bytemuck::pod_align_to_mut(&mut words).1[..len];
     // Either the run begins in memory, or memory begins in the run.
     let (from, to) = if start < memory.len() { (start, 0) } else { (0, start.wrapping_neg()) };
     if let Some(to) = run.get_mut(to..) {
         let count = to.len().min(memory.len() - from);
         to[..count].copy_from_slice(&memory[from..][..count]);
     }
-    run
+    Around::Edge(words, len)
+}
+
+impl<T: Pod> Deref for Around<'_, T> {
+    type Target = [T];
+
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        match self {
+            Around::Inside(run) => run,
+            Around::Edge(words, len) => &bytemuck::pod_align_to(words).1[..*len],
+        }
+    }
+}
+
+impl<T> Drop for Around<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if let Around::Edge(words, _) = self {
+            let words = std::mem::take(words);
+            // A thread that ends has no such memory any more.
+            let _ = EDGES.try_with(|edges| edges.borrow_mut().push(words));
+        }
+    }
 }
 
 /// A tile before its stores, aligned to cache lines.
@@ -143,6 +184,6 @@ mod tests {
             }
         }
         assert_eq!(around::<i32>(&[], 0, 2)[..], [0, 0]);
-        assert!(matches!(around(&memory, 1, 3), Cow::Borrowed([2, 3, 4])));
+        assert!(matches!(around(&memory, 1, 3), Around::Inside([2, 3, 4])));
     }
 }

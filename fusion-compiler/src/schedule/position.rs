@@ -290,16 +290,18 @@ impl Body<'_> {
                 first.map(|first| vec![(*axis, first)])
             }
             (None, None, [one, other]) => {
-                let is_line = |(rows, _): &(AxisId, Point), (along, _): &(AxisId, Point)| {
-                    moved(*rows).zip(moved(*along)).is_some_and(|(rows, along)| is_line(&rows, &along))
+                let are_lines = |rows: AxisId, along: AxisId| {
+                    moved(rows).zip(moved(along)).is_some_and(|(rows, along)| is_line(&rows, &along))
                 };
-                let (rows, along) = if is_line(one, other) { (one, other) } else { (other, one) };
-                let is_run = is_line(rows, along);
-                let own = [(rows, self.vector - 1), (along, self.vector)].into_iter().filter(|_| is_run);
+                let (rows, along) = if are_lines(one.0, other.0) { (one, other) } else { (other, one) };
+                if !are_lines(rows.0, along.0) {
+                    return LanePattern::Gathered;
+                }
+                let dims = [(rows, self.vector - 1), (along, self.vector)];
                 let first = |((axis, by), dim): (&(AxisId, Point), usize)| {
                     Some((*axis, self.first(by, level, (place, dim), STEPS_MAX)?))
                 };
-                own.map(first).collect::<Option<Vec<_>>>().filter(|firsts| !firsts.is_empty())
+                dims.into_iter().map(first).collect()
             }
             _ => None,
         }

@@ -101,7 +101,8 @@ impl Emitter<'_> {
     pub(super) fn asked(&self, streams: &[Stream], len: &str) -> Vec<Asked> {
         let asked = |(i, stream): (usize, &Stream)| {
             let MemoryId::Buffer(buffer) = stream.memory else { return None };
-            if self.kernel.buffer(buffer).access == Access::Write {
+            // A masked run may be a copy.
+            if self.kernel.buffer(buffer).access == Access::Write || stream.masked {
                 return None;
             }
             let bytes = stream.stride as usize * self.element_bytes(stream);

@@ -14,7 +14,7 @@ pub(super) struct Stream {
     pub(super) memory: MemoryId,
     pub(super) index: Value,
     pub(super) stride: u32,
-    /// True if a mask says which lanes have elements. The run of the others may lie outside of the buffer.
+    /// True if a mask says which lanes have elements. Any part of the run may lie outside of the buffer.
     pub(super) masked: bool,
 }
 

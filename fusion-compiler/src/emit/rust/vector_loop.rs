@@ -71,12 +71,7 @@ impl Emitter<'_> {
                 out.line(format_args!("let streams = {}.streams();", self.name(buffer)));
             }
             for (i, stream) in run.streams.iter().enumerate() {
-                if stream.masked {
-                    out.line(format_args!("let m{i} = {};", self.run(stream, len)));
-                    out.line(format_args!("let p{i} = &m{i}[..];"));
-                } else {
-                    out.line(format_args!("let p{i} = {};", self.run(stream, len)));
-                }
+                out.line(format_args!("let p{i} = {};", self.run(stream, len)));
             }
             let len = self.inline_values.operand(len).to_string();
             let asked = self.asked(&run.streams, &len);
@@ -111,8 +106,7 @@ impl Emitter<'_> {
     fn gathers(&self, stmt: &Stmt) -> bool {
         match stmt {
             Stmt::Let(_, Expr::Load(at)) => self.stream(at).is_none(),
-            Stmt::Let(value, Expr::LoadWhere(at, _)) => self.masked_stream(*value, at).is_none(),
-            _ => false,
+            stmt => matches!(stmt, Stmt::Let(_, Expr::LoadWhere(..))),
         }
     }
 
@@ -201,7 +195,7 @@ impl Emitter<'_> {
         let (index, len) = (self.inline_values.operand(stream.index), self.times(stream.stride, len));
         let run = match stream.memory {
             MemoryId::Buffer(buffer) if stream.masked => {
-                format!("around({}, {index}, {len})", self.name(buffer))
+                format!("&around({}, {index}, {len})[..]", self.name(buffer))
             }
             MemoryId::Buffer(buffer) if written => format!("{}.run({index}, {len})", self.name(buffer)),
             MemoryId::Buffer(buffer) => format!("&{}[{index}..][..{len}]", self.name(buffer)),
