@@ -307,7 +307,9 @@ pub(super) fn check(code: i32) -> Result<(), DriverError> {
     if code == 0 { Ok(()) } else { Err(DriverError(code)) }
 }
 
+/// Returns the driver's text for a result, if the driver is loaded and has one.
 fn text(describe: unsafe fn(i32, *mut *const c_char) -> i32, code: i32) -> Option<String> {
+    load().ok()?;
     let mut text = std::ptr::null();
     // SAFETY: the driver writes null, or a pointer to a static string that it never frees.
     unsafe {
