@@ -100,6 +100,32 @@ fn windows_are_never_stored() {
     }
 }
 
+/// The kernel of a convolution stores parts of the sums of a batch norm, so that its result is read once on every target.
+#[test]
+fn statistics_read_no_convolution() {
+    let source = "pub fn f(x: f32[N, C, H, W], w: f32[O, C, KH = 3, KW = 3]) -> f32[N, O, P, Q] {
+        batch_norm(conv(x, w, C, (H, KH) -> P, (W, KW) -> Q, padding = 1), (N, P, Q))
+    }";
+    let Ok(Source::Items(functions, _)) = front_end(source.parse().expect("it is tokens")) else {
+        panic!("{source} has no mistakes")
+    };
+    let plan = plan(&functions[0]);
+    for target in Target::ALL {
+        let mut report = report::Report::new(&plan);
+        assert!(report.on(target, limits(target)));
+        for dim in plan.symbols.iter() {
+            let extent = if dim == "N" { 2 } else { 64 };
+            report.bind(dim, extent).expect("a dim of the function");
+        }
+        // The convolution reads its input and the weights and writes elements, which are read and written once more.
+        let (input, weights) = (4 * 2 * 64 * 64 * 64, 4 * 9 * 64 * 64);
+        let elements = input;
+        let bytes = report.bytes().expect("all extents are known");
+        let least = input + weights + 3 * elements;
+        assert!((least..=least + elements / 8).contains(&bytes), "{target:?}: {bytes} bytes, not {least}");
+    }
+}
+
 /// Snapshots of the formulas, the numbers, a narrow page, and the graph.
 #[test]
 fn reports_are_as_reviewed() {

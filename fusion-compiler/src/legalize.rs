@@ -133,7 +133,7 @@ impl Legalizer<'_> {
     /// thread combines few partial results by itself, in the order of the shuffles. The redundant work takes
     /// no more instructions than shuffles, and does not wait for a chain of them.
     fn by_shuffles(&mut self, fold: &Fold, out: &mut Vec<Stmt>) -> Vec<Value> {
-        if self.threads.team <= WARP {
+        if self.threads.per_row() <= WARP {
             return self.fold_warp(fold, fold.over.clone(), self.threads.per_row(), out);
         }
         let of_warp = self.fold_down(fold, fold.over.clone(), WARP, out);

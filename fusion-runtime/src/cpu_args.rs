@@ -58,8 +58,8 @@ pub(crate) struct CpuBuffer {
     pub(crate) len: usize,
     /// Number of the first element in the tensor.
     pub(crate) first: usize,
-    /// Buffer elements per element of the iteration space; `None` if the first item owns the whole buffer.
-    pub(crate) per: Option<usize>,
+    /// Elements that belong to an item.
+    pub(crate) share: Share,
     /// Element type.
     pub(crate) dtype: DType,
     /// Access of the kernel. A written buffer is handed out once, as a window.
@@ -72,6 +72,27 @@ pub(crate) struct CpuBuffer {
     pub(crate) own: (usize, usize),
     /// True if writes use non-temporal stores.
     pub(crate) streams: bool,
+}
+
+/// The elements of a buffer that belong to an item.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Share {
+    /// So many for each element of the iteration space.
+    PerElement(usize),
+    /// One.
+    PerItem,
+    /// All for the first item, and none for the others.
+    Whole,
+}
+
+impl Share {
+    /// Returns the number of elements for each element of the iteration space, if elements have a share.
+    pub(crate) fn per_element(self) -> Option<usize> {
+        match self {
+            Share::PerElement(per) => Some(per),
+            Share::PerItem | Share::Whole => None,
+        }
+    }
 }
 
 /// A resolved uniform.

@@ -3,6 +3,7 @@
 #[path = "../devices/mod.rs"]
 mod devices;
 mod reference;
+mod statistics;
 
 use devices::on_devices;
 use fusion::prelude::*;

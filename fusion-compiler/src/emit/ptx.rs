@@ -395,7 +395,7 @@ impl<'k> Emitter<'k> {
     fn shuffle(&mut self, d: Register, arg: Register, dtype: DType, from: Shuffle) {
         let threads = self.kernel.threads;
         // The bits of a thread's number that its first has, too: where rows share a warp, those of the row.
-        let kept = if threads.team <= WARP { WARP - threads.per_row() } else { 0 };
+        let kept = WARP - threads.per_row().min(WARP);
         let (mode, from, clamp) = match from {
             Shuffle::Down(distance) => ("down", distance, 31),
             Shuffle::First => ("idx", 0, kept << 8 | 31),

@@ -457,6 +457,8 @@ pub enum Footprint {
         /// Number of rows that are interleaved.
         inner: DimExpr,
     },
+    /// Element `i` for item `i` of the space. The CPU only.
+    Item,
     /// All elements of a buffer that is bound whole. Only the first element of the space writes to the
     /// buffer.
     Whole,

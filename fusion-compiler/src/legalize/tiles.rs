@@ -20,7 +20,7 @@ use panels::{Copy, Pipeline};
 use crate::ir::dtype::DType;
 use crate::ir::kernel::{
     Address, AsyncCopy, Builder, Builtin, Carried, Expr, Kernel, Lanes, LoopKind, Panels, Shared, Stmt, Type,
-    Uniform, Value,
+    Uniform, Value, statements,
 };
 use crate::ir::op::Op;
 
@@ -231,13 +231,22 @@ impl Tiles<'_> {
                     self.product(value, [sum, left, right], out)
                 }
                 Stmt::Let(value, _) if self.definitions.contains_key(&value) => {}
-                of @ Stmt::Loop { .. } => self.serial_loop(of, depth, out),
+                of @ Stmt::Loop { .. } if self.has_tiles(of.body()) => self.serial_loop(of, depth, out),
                 Stmt::If { cond, body } if self.definitions.contains_key(&cond) => {
                     self.store(cond, &body, out)
                 }
                 stmt => out.push(stmt),
             }
         }
+    }
+
+    /// Returns true if statements compute or store tiles.
+    fn has_tiles(&self, body: &[Stmt]) -> bool {
+        statements(body).any(|stmt| match stmt {
+            Stmt::Let(value, _) => self.types[value.0 as usize].lanes.is_tile(),
+            Stmt::If { cond, .. } => self.types[cond.0 as usize].lanes.is_tile(),
+            _ => false,
+        })
     }
 
     /// Lowers a loop. A tile that iterations pass on becomes the vectors that the thread has of it.

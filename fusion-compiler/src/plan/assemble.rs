@@ -13,8 +13,9 @@ use crate::ir::graph::{self, Access, AxisId, AxisSet, Graph, NodeId, NodeKind, P
 use crate::ir::kernel::BufferId;
 use crate::ir::op::Op;
 use crate::ir::plan::{
-    Dest, Dim, Output, Param, ParamKind, Program, Slot, SplitDim, Step, Temporary, Text, Variant,
+    Condition, Dest, Dim, Output, Param, ParamKind, Program, Slot, SplitDim, Step, Temporary, Text, Variant,
 };
+use crate::schedule::contraction::{Partials, TilePartials};
 use crate::schedule::{Operand, Scratch, Work};
 
 /// Memory slots of all stored values.
@@ -118,7 +119,6 @@ pub fn program<C: Clone>(
     let &FusedGraph { target, ref facts, ref graph, ref fused } = of;
     let mut slots: BTreeMap<NodeId, (Slot, Vec<AxisId>)> = BTreeMap::new();
     let mut temporaries = Vec::new();
-    let mut steps = Vec::new();
     for (i, group) in fused.groups.iter().enumerate() {
         for store in &group.stores {
             let slot = match store.output {
@@ -130,18 +130,66 @@ pub fn program<C: Clone>(
             };
             slots.entry(store.node).or_insert((slot, store.order.clone()));
         }
-        let name = kernel_name(graph, i);
-        let work =
-            Work { temporaries: temporaries.len() as u16, ..work(memory, (graph, group), &name, &slots) };
-        let (variants, scratch) = compile(&work);
-        let within = |scratch: Scratch| {
-            let (dtype, place) = (scratch.dtype, i as u16);
-            Temporary { dtype, len: scratch.room(facts), first: place, last: place }
+    }
+    let names: Vec<String> = (0..fused.groups.len()).map(|i| kernel_name(graph, i)).collect();
+    let work = |i: usize, temporaries: usize| Work {
+        temporaries: temporaries as u16,
+        ..work(memory, (graph, &fused.groups[i]), &names[i], &slots)
+    };
+    // Partial results that the tiles of a group store, and the group that reads them.
+    let mut partials: BTreeMap<usize, (TilePartials, Vec<Condition>)> = BTreeMap::new();
+    let mut steps = Vec::new();
+    for i in 0..fused.groups.len() {
+        let own = work(i, temporaries.len());
+        let stored = reductions_of(fused, i).find_map(|reader| {
+            Some((reader, TilePartials::of(&own, &work(reader, temporaries.len()), facts)?))
+        });
+        let mut scratch = |scratch: &[Scratch], last: usize| {
+            let (first, last) = (i as u16, last as u16);
+            let within = |scratch: &Scratch| {
+                let (dtype, len) = (scratch.dtype, scratch.clone().room(facts));
+                Temporary { dtype, len, first, last }
+            };
+            temporaries.extend(scratch.iter().map(within));
+            temporaries.len() as u16
         };
-        temporaries.extend(scratch.into_iter().map(within));
+        let role = match (&stored, partials.get(&i)) {
+            (Some((_, partials)), _) => Some(Partials::Stores(partials)),
+            (None, Some((partials, when))) => Some(Partials::Reads(partials, when)),
+            (None, None) => None,
+        };
+        let first = stored.as_ref().map_or(own.temporaries, |(reader, of)| scratch(of.scratch(), *reader));
+        let (variants, made) = compile(&Work { temporaries: first, partials: role, ..own });
+        scratch(&made, i);
+        if let Some((reader, of)) = stored
+            && let Some(when) = when_stored(&of, &variants)
+        {
+            partials.insert(reader, (of, when));
+        }
         steps.push(Step { variants: variants.into() });
     }
     Program { target, temporaries: temporaries.into(), steps: steps.into() }
+}
+
+/// Returns the groups after a group that read what it stores, and else only what is known before it ends.
+fn reductions_of(fused: &Grouping, number: usize) -> impl Iterator<Item = usize> {
+    let (before, after) = fused.groups.split_at(number + 1);
+    let is_known = |load: &Load| match load {
+        Load::Stored(node) => before.iter().any(|group| group.stores.iter().any(|store| store.node == *node)),
+        Load::Param(_) => true,
+    };
+    let readers = after.iter().enumerate().filter(move |(_, group)| group.loads.iter().all(is_known));
+    readers.map(move |(i, _)| number + 1 + i)
+}
+
+/// Returns conditions under which a call stores partial results: those of the last variant that does so.
+fn when_stored<C: Clone>(of: &TilePartials, variants: &[Variant<C>]) -> Option<Vec<Condition>> {
+    let stores = |variant: &Variant<C>| {
+        let mut buffers = variant.launches.iter().flat_map(|launch| launch.buffers.iter());
+        buffers.any(|buffer| of.scratch_of(buffer.slot).is_some())
+    };
+    let count = variants.iter().take_while(|variant| stores(variant)).count();
+    Some(variants[..count].last()?.when.to_vec())
 }
 
 /// Returns the name of a kernel, in plain ASCII: other languages do not accept Rust's raw identifiers.
@@ -194,7 +242,7 @@ fn work<'g>(
         }
         stores.push(BufferId(read.unwrap_or(operands.len() - 1) as u16));
     }
-    Work { graph, group, name, operands, loads, stores, temporaries: 0 }
+    Work { graph, group, name, operands, loads, stores, temporaries: 0, partials: None }
 }
 
 fn operand(

@@ -65,7 +65,7 @@ fn traits(launches: &[Scheduled]) -> Traits {
     let way = |buffer: &BufferArg| match buffer.footprint {
         Footprint::Windows(_) => Some("windowed"),
         Footprint::LowerHalf | Footprint::UpperHalf => Some("halved"),
-        Footprint::Linear(_) | Footprint::Strided { .. } | Footprint::Whole => None,
+        Footprint::Linear(_) | Footprint::Strided { .. } | Footprint::Item | Footprint::Whole => None,
     };
     let kernels = || launches.iter().map(|launch| &launch.kernel);
     Traits {

@@ -179,7 +179,11 @@ fn writes_nothing(launch: &Launch<()>, extents: &[i64]) -> bool {
     written.peek().is_some()
         && written.all(|buffer| match &buffer.footprint {
             Footprint::Linear(each) | Footprint::Strided { each, .. } => each.eval(extents) == Some(0),
-            Footprint::Whole | Footprint::Windows(_) | Footprint::LowerHalf | Footprint::UpperHalf => false,
+            Footprint::Item
+            | Footprint::Whole
+            | Footprint::Windows(_)
+            | Footprint::LowerHalf
+            | Footprint::UpperHalf => false,
         })
 }
 

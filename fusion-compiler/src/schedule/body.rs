@@ -4,6 +4,7 @@
 //! lane). A value goes where its axes put it, so what is constant along a row is computed once a row. Stores come
 //! after everything that is computed, so that an in-place parameter is read before it is written.
 
+mod append;
 mod tile;
 
 use rustc_hash::{FxHashMap, FxHashSet};

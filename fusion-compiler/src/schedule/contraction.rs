@@ -8,6 +8,7 @@
 
 mod factor;
 mod few;
+mod partials;
 mod parts;
 mod tiles;
 mod window;
@@ -15,6 +16,7 @@ mod window;
 use std::collections::BTreeMap;
 
 use factor::FactorSource;
+pub use partials::{Partials, TilePartials};
 
 use super::items::Grain;
 use super::pointwise::on_cpu;
@@ -173,18 +175,40 @@ impl Product {
         (cols, scratch): ((u32, u32), &mut Vec<Scratch>),
         factors: [FactorSource; 2],
     ) -> Scheduled {
-        let sum = work.graph.node(self.sum);
-        let (mut known, order) = (work.known(), work.group.order.clone());
+        let (sum, order) = (work.graph.node(self.sum), work.group.order.clone());
         // A tile has no memory of its own in the plan.
         let tile = memory(work, scratch, work.graph, "tile".into(), sum.dtype, order);
         if let Some(scratch) = scratch.last_mut() {
             scratch.len = DimExpr::constant(0);
         }
+        let of_blocks = if factors.iter().any(FactorSource::is_in_blocks) { "_of_blocks" } else { "" };
+        let name = format!("{}_tiles{of_blocks}", work.name);
+        let (finish, inner) = match work.partials {
+            Some(Partials::Stores(partials)) => {
+                (partials.finish(self, work, (facts, &tile), name), self.cols.clone())
+            }
+            Some(Partials::Reads(..)) | None => self.elements_of_tiles(work, facts, (cols, &tile), name),
+        };
+        // The kernel has one buffer for all views of a tensor, so the number is known only now.
+        let number = finish.buffers.iter().position(|buffer| buffer.slot == tile.slot);
+        let number = number.unwrap_or_else(|| unreachable!("the elements are computed from the sum"));
+        self.with_tiles(work, finish, (number as u16, &inner), &factors)
+    }
+
+    /// Returns the kernel that computes the elements of the group from tiles of the sum, and the axes of the innermost dim
+    /// of its space.
+    fn elements_of_tiles(
+        &self,
+        work: &Work<'_>,
+        facts: &TargetFacts,
+        (cols, tile): ((u32, u32), &Operand),
+        name: String,
+    ) -> (Scheduled, Vec<AxisId>) {
+        let mut known = work.known();
         known.insert(Load::Stored(self.sum), tile.clone());
         let mut stage = self.elements(work, known, vec![]);
         stage.fill(&[]);
-        let of_blocks = if factors.iter().any(FactorSource::is_in_blocks) { "_of_blocks" } else { "" };
-        stage.name = format!("{}_tiles{of_blocks}", work.name);
+        stage.name = name;
         let mut own = stage.work();
         for operand in own.operands.iter_mut().filter(|operand| operand.slot == tile.slot) {
             operand.access = Access::ReadWrite;
@@ -195,11 +219,7 @@ impl Product {
         dims.extend(dims_along(&own, &self.cols));
         let mut finish = on_cpu(&own, facts, &dims, Grain::AtLaunch);
         (finish.space.grain_min, finish.space.grain) = cols;
-        let inner = dims.last().map(|dim| dim.axes.clone()).unwrap_or_default();
-        // The kernel has one buffer for all views of a tensor, so the number is known only now.
-        let number = finish.buffers.iter().position(|buffer| buffer.slot == tile.slot);
-        let number = number.unwrap_or_else(|| unreachable!("the elements are computed from the sum"));
-        self.with_tiles(work, finish, (number as u16, &inner), &factors)
+        (finish, dims.last().map(|dim| dim.axes.clone()).unwrap_or_default())
     }
 
     /// Returns the stage of the elements of the group, which are computed from what is known: the sum, or factors of

@@ -15,9 +15,10 @@ use crate::ir::graph::Access;
 use crate::ir::kernel::{BufferId, Lanes, LoopKind, Scope, Stmt, Value};
 use crate::ir::op::Op;
 
-/// The part of a row, whose number is the last of these coordinates, or of the block of a cluster that has one.
+/// The part of a row, whose number is one of these coordinates, or of the block of a cluster that has one.
 fn range(space: &RowSpace, part: &DimExpr, body: &mut Body<'_>, coordinates: &[Value]) -> CoordinateRange {
-    let number = body.rank.unwrap_or_else(|| coordinates[space.rows - 1]);
+    let counted = || space.part_dim.map(|dim| coordinates[dim]);
+    let number = body.rank.or_else(counted).unwrap_or_else(|| unreachable!("parts of rows have numbers"));
     if !space.is_line() {
         return body.range(number, part, &space.cols()[0].extent);
     }

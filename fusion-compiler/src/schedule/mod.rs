@@ -11,6 +11,8 @@ use crate::ir::graph::{Access, AxisId, Graph, NodeId};
 use crate::ir::kernel::{BufferId, Kernel, UNIFORM_LEN, Value};
 use crate::ir::plan::{BufferArg, Condition, Contraction, Slot, Space};
 use crate::target::TargetFacts;
+use contraction::Partials;
+use row::Teams;
 
 mod body;
 mod coalesce_transposed;
@@ -83,7 +85,9 @@ pub fn schedule(work: &Work<'_>, facts: &TargetFacts) -> (Vec<Config>, Vec<Scrat
             split_reduction::global_then_rows(work, facts)
         }
         Schedule::Row => {
-            let mut configs: Vec<Config> = alone(row::row(work, facts));
+            let has_tiles = contraction::Product::in_tiles(work, facts).is_some();
+            let teams = if has_tiles { Teams::Half } else { Teams::All };
+            let mut configs: Vec<Config> = alone(row::row(work, facts, teams));
             let (split, scratch) = split_reduction::split(work, facts, Schedule::Row);
             let before = split_reduction::before(work, facts, &configs);
             configs.splice(before..before, split);
@@ -91,6 +95,9 @@ pub fn schedule(work: &Work<'_>, facts: &TargetFacts) -> (Vec<Config>, Vec<Scrat
         }
     };
     configs.splice(0..0, contraction::contraction(work, facts, &mut scratch));
+    if let Some(Partials::Reads(partials, when)) = work.partials {
+        configs.splice(0..0, partials.combined(facts, when));
+    }
     (bindable(configs, facts), scratch)
 }
 
@@ -161,6 +168,8 @@ pub struct Work<'g> {
     pub stores: Vec<BufferId>,
     /// How many temporaries there are beside those of its own kernels.
     pub temporaries: u16,
+    /// Partial results of reductions that tiles store.
+    pub partials: Option<Partials<'g>>,
 }
 
 /// A tensor that a kernel reads or writes.

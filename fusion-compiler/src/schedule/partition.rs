@@ -55,6 +55,28 @@ pub(super) struct Interleave {
 }
 
 impl Partition {
+    /// Parts of `len` elements along the axes `inner`, with one coordinate each along the axes `outer`.
+    pub(super) fn of_tiles(graph: &Graph, (outer, inner): (Vec<AxisId>, Vec<AxisId>), len: i64) -> Partition {
+        let extents = || inner.iter().map(|&axis| &graph.axis(axis).extent);
+        let (extent, len) = (DimExpr::product(extents()), DimExpr::constant(len));
+        let innermost = extents().next_back().cloned().unwrap_or_else(|| DimExpr::constant(1));
+        Partition {
+            schedule: Schedule::Row,
+            part: AxisId(graph.axes.len() as u8),
+            interleave: None,
+            chunk: None,
+            outer,
+            inner,
+            alone: None,
+            before: 0,
+            count: extent.clone().ceil_div(len.clone()),
+            extent,
+            len,
+            each: DimExpr::constant(1),
+            innermost,
+        }
+    }
+
     /// The number of the last run.
     pub(super) fn last(&self) -> DimExpr {
         self.count.clone() - DimExpr::constant(1)

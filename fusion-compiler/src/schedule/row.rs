@@ -7,12 +7,12 @@
 
 mod config;
 
+pub(super) use self::config::Teams;
 use self::config::{Placement, RowConfig, Rows, block, configs_of, lanes_and_placement};
 use std::borrow::Cow;
 
 use super::body::{Addressing, Body, Level};
 use super::combine::of_rows;
-use super::contraction::Product;
 use super::each_row::{GridMapping, rows};
 use super::partition::Partition;
 use super::passes::{self, PassCount, bytes_folded_at_once};
@@ -26,14 +26,14 @@ use crate::fuse::Store;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, NodeId};
-use crate::ir::kernel::{BufferId, Builtin, IndexWidth, LoopKind, Shared, SharedLen, Value, WARP};
+use crate::ir::kernel::{BufferId, Builtin, IndexWidth, Kernel, LoopKind, Shared, SharedLen, Value, WARP};
 use crate::ir::op::Op;
-use crate::ir::plan::{Condition, Footprint, Space, UniformArg};
+use crate::ir::plan::{BufferArg, Condition, Footprint, Space, UniformArg};
 use crate::target::tuning_table::{gpu, ptx};
-use crate::target::{CLUSTER_MAX, RowMemory, TargetFacts, Vectors};
+use crate::target::{CLUSTER_MAX, RowMemory, TargetFacts, Vectors, team};
 
-/// The ways to run a row group.
-pub(super) fn row(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
+/// The ways to run a row group, whose rows these teams share.
+pub(super) fn row(work: &Work<'_>, facts: &TargetFacts, teams: Teams) -> Vec<Scheduled> {
     let space = RowSpace::new(work, facts);
     match facts.vector {
         Vectors::Loops(_) => vec![on_cpu(work, facts, &space)],
@@ -43,7 +43,7 @@ pub(super) fn row(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
             let most = lanes(work, facts, most).max(scaling);
             let rows = Rows {
                 several: !work.group.order.is_empty(),
-                few: Product::in_tiles(work, facts).is_some(),
+                teams,
                 after_parts: space.partials > 0,
                 stages: !staged.is_empty(),
                 narrow: staged.first().is_some_and(|staged| staged.dtype.is_narrow()),
@@ -210,7 +210,7 @@ fn on_gpu(
     let at_launch = config.stages && facts.row_memory == RowMemory::AtLaunch;
     let row_memory = if at_launch { staging.bytes(config) } else { DimExpr::constant(0) };
     let when = conditions(work, facts, space, config, &staging);
-    let mut scheduled = scheduled(space, body, when);
+    let mut scheduled = scheduled(space, body.finish(), when);
     (scheduled.space.grain, scheduled.space.grain_min) = (config.rows_per_team, config.rows_per_team);
     let left = || product(space.line()) - staging.len.clone();
     let unstaged_tail = part.map(|part| UnstagedTail { first: part.end, each: left() });
@@ -424,7 +424,30 @@ fn stage(
     }
 }
 
+/// The kernel of a team that has parts of a row for each few of its threads, next to each other.
+pub(super) fn parts_by_team(
+    work: &Work<'_>,
+    facts: &TargetFacts,
+    (partition, threads): (&Partition, u32),
+    (index, lanes): (IndexWidth, u8),
+) -> Scheduled {
+    let space = RowSpace::of_parts(work, facts, partition);
+    let rows_per_team = threads / gpu::PART_THREADS;
+    let config = RowConfig { lanes, rows_per_team, ..RowConfig::new(team(threads, i64::MAX, 1), index) };
+    on_gpu(work, facts, &space, &config, &[])
+}
+
 fn on_cpu(work: &Work<'_>, facts: &TargetFacts, space: &RowSpace) -> Scheduled {
+    let (kernel, row_memory) = kernel_on_cpu(work, facts, space);
+    Scheduled { row_memory, ..scheduled(space, kernel, vec![]) }
+}
+
+/// The kernel of rows that a CPU thread has for itself, what is behind its buffers, and the bytes of memory for a row.
+pub(super) fn kernel_on_cpu(
+    work: &Work<'_>,
+    facts: &TargetFacts,
+    space: &RowSpace,
+) -> ((Kernel, Vec<BufferArg>), DimExpr) {
     let staged = staged_layouts(work, facts, space);
     let written = staged.iter().find_map(|staged| Some((staged.id, written_last(work, space, staged.id)?)));
     let reading = written.map(|(_, buffer)| work.with_access(buffer, Access::ReadWrite));
@@ -447,8 +470,7 @@ fn on_cpu(work: &Work<'_>, facts: &TargetFacts, space: &RowSpace) -> Scheduled {
     let mapping =
         GridMapping { kind: LoopKind::Grid, start: zero, end: one, rows_at_once: one, column: None };
     rows(work, space, &mut body, (&ThreadMapping::Vector, PassCount::PerStep), mapping);
-    let row_memory = space.len() * DimExpr::constant(places * 4);
-    Scheduled { row_memory, ..scheduled(space, body, vec![]) }
+    (body.finish(), space.len() * DimExpr::constant(places * 4))
 }
 
 /// What is written of the elements of whole rows and can hold a value of theirs until then, so that it is in a cache when it
@@ -464,10 +486,13 @@ fn written_last(work: &Work<'_>, space: &RowSpace, id: NodeId) -> Option<BufferI
     stores.find(stages).map(|(_, &buffer)| buffer)
 }
 
-fn scheduled(space: &RowSpace, body: Body<'_>, when: Vec<Condition>) -> Scheduled {
+fn scheduled(
+    space: &RowSpace,
+    (kernel, buffers): (Kernel, Vec<BufferArg>),
+    when: Vec<Condition>,
+) -> Scheduled {
     let (rows, cols) = (product(&space.dims[..space.rows]), DimExpr::constant(1));
     let launched = Space { rows, cols, grain: 1, grain_min: 1, each: space.each() };
-    let (kernel, buffers) = body.finish();
     for buffer in &buffers {
         let known = matches!(buffer.footprint, Footprint::Linear(_) | Footprint::Strided { .. });
         let is_owned = known || space.partials > 0;

@@ -21,6 +21,8 @@ pub(super) struct RowSpace {
     /// Length of a part, if each row is a part of a longer one: elements of a line, else coordinates along the
     /// outermost dim. The last part may be shorter.
     pub(super) part: Option<DimExpr>,
+    /// Dim of rows that counts parts, if it is one of them.
+    pub(super) part_dim: Option<usize>,
 }
 
 impl RowSpace {
@@ -34,12 +36,18 @@ impl RowSpace {
         let dim = |axis| SpaceDim { axes: vec![axis], extent: work.graph.axis(axis).extent.clone() };
         let partials: Vec<SpaceDim> = given.iter().map(dim).collect();
         let (rows, partials, dims) = (rows.len(), partials.len(), [rows, partials, cols].concat());
-        RowSpace { rows, partials, dims, line, part: None }
+        RowSpace { rows, partials, dims, line, part: None, part_dim: None }
     }
 
     /// Returns the space of parts of rows.
     pub(super) fn of_parts(work: &Work<'_>, facts: &TargetFacts, partition: &Partition) -> RowSpace {
-        RowSpace { part: Some(partition.len.clone()), ..RowSpace::new(work, facts) }
+        let space = RowSpace::new(work, facts);
+        let counts = |dim: &SpaceDim| {
+            let &[axis] = dim.axes.as_slice() else { return false };
+            axis == partition.part || Some(axis) == partition.chunk
+        };
+        let part_dim = space.dims[..space.rows].iter().position(counts);
+        RowSpace { part: Some(partition.len.clone()), part_dim, ..space }
     }
 
     /// Returns the largest number of elements of a line.

@@ -6,14 +6,14 @@
 //! columns and elements write them. What takes several runs along a row takes as many rounds, unless `combine_partials.rs` knows better.
 //! Parts depend on extents alone, and so does the order of every sum.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::body::is_windowed;
 use super::partition::{Partition, partitions};
 use super::space::{bytes, cols, line, product, width_conditions, widths};
 use super::staging::{reduction, steps};
 use super::{Config, Operand, Schedule, Scheduled, Scratch, Work, column, pointwise, row};
-use crate::fuse::{Group, Load, Store};
+use crate::fuse::{Load, Store};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, AxisId, AxisSet, Graph, Node, NodeId, NodeKind};
@@ -26,9 +26,11 @@ mod combine_partials;
 mod global_then_rows;
 mod graph_writer;
 pub(super) mod rebuild;
+mod stage;
 
 pub(super) use global_then_rows::global_then_rows;
 pub(super) use rebuild::GraphCopy;
+pub(super) use stage::{Stage, StageKind};
 
 /// The ways to run a group of this schedule whose rows are long, and the memory between their kernels.
 pub(super) fn split(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> (Vec<Config>, Vec<Scratch>) {
@@ -51,6 +53,29 @@ pub(super) fn split(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) ->
     (all, scratch)
 }
 
+/// The kernels of reductions whose parts the kernel of another group combines.
+pub(super) struct SplitInTiles {
+    /// The kernel of the parts.
+    pub(super) parts: Stage,
+    /// The number of each node of the function in the graph of that kernel.
+    pub(super) map: Vec<NodeId>,
+    /// The kernel that combines what parts gave.
+    pub(super) whole: Stage,
+    /// Memory for what parts gave.
+    pub(super) scratch: Vec<Scratch>,
+}
+
+/// The kernels of reductions of a group, if one round combines them. Parts have axes in this order.
+pub(super) fn in_tiles(work: &Work<'_>, partition: Partition, order: Vec<AxisId>) -> Option<SplitInTiles> {
+    let mut split = SplitReduction { work, partition, scratch: vec![], stages: vec![] };
+    let all = split.all();
+    let round = split.of_order(&all, order);
+    let map = split.parts(&round);
+    let rest = split.whole(&round);
+    let (whole, parts) = (split.stages.pop()?, split.stages.pop()?);
+    rest.is_none().then_some(SplitInTiles { parts, map, whole, scratch: split.scratch })
+}
+
 /// How many of the ways to run a row group as a whole come first: those that are for shorter rows alone.
 pub(super) fn before(work: &Work<'_>, facts: &TargetFacts, configs: &[Config]) -> usize {
     let all = cols(work.graph, work.group, &work.operands);
@@ -70,103 +95,6 @@ pub(super) fn before(work: &Work<'_>, facts: &TargetFacts, configs: &[Config]) -
         .iter()
         .take_while(|config| config.iter().any(|scheduled| scheduled.when.iter().any(shorter)))
         .count()
-}
-
-/// Kinds of stages, by what their kernels work on.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum StageKind {
-    /// Parts, which are combined.
-    Parts,
-    /// What parts gave, which is combined for each row.
-    Rows,
-    /// Parts of the elements of a row; what they gave is combined before.
-    Folded,
-    /// Elements.
-    Elements,
-}
-
-/// A kernel: a group of its own, and the memory behind it.
-pub(super) struct Stage {
-    kind: StageKind,
-    graph: Graph,
-    group: Group,
-    pub(super) name: String,
-    /// What can be read.
-    known: BTreeMap<Load, Operand>,
-    /// Where each store of the group goes.
-    stores: Vec<Operand>,
-}
-
-impl Stage {
-    pub(super) fn new(
-        kind: StageKind,
-        graph: Graph,
-        known: BTreeMap<Load, Operand>,
-        of_rows: (Vec<AxisId>, Vec<AxisId>),
-    ) -> Stage {
-        let (order, cols) = of_rows;
-        let (nodes, loads, unrolled) = (vec![], BTreeSet::new(), AxisSet::EMPTY);
-        let moved = BTreeMap::new();
-        let group = Group { stores: vec![], order, cols, nodes, loads, unrolled, moved };
-        Stage { kind, graph, group, name: String::new(), known, stores: vec![] }
-    }
-
-    pub(super) fn store(&mut self, store: Store, operand: Operand) {
-        self.group.stores.push(store);
-        self.stores.push(operand);
-    }
-
-    /// Finds what is computed and read for the stores, where `also` can be read, too.
-    pub(super) fn fill(&mut self, also: &[NodeId]) {
-        let Stage { graph, group, known, .. } = self;
-        group.fill(graph, |node| known.contains_key(&Load::Stored(node)) || also.contains(&node));
-    }
-
-    /// Keeps axes dims of their own, by nodes of their coordinates. Others may become one dim with their neighbours.
-    pub(super) fn keep_apart(&mut self, coordinates: Vec<NodeId>) {
-        self.group.nodes.splice(0..0, coordinates);
-    }
-
-    pub(super) fn work(&self) -> Work<'_> {
-        let Stage { graph, group, name, .. } = self;
-        let mut operands: Vec<Operand> = Vec::new();
-        let mut loads = BTreeMap::new();
-        for &load in &group.loads {
-            loads.insert(load, BufferId(operands.len() as u16));
-            operands.push(Operand { access: Access::Read, ..self.known[&load].clone() });
-        }
-        let mut stores = Vec::new();
-        for store in &self.stores {
-            let read = operands.iter().position(|operand| operand.slot == store.slot);
-            if let Some(read) = read {
-                operands[read].access = Access::ReadWrite;
-            } else {
-                operands.push(Operand { access: Access::Write, ..store.clone() });
-            }
-            stores.push(BufferId(read.unwrap_or(operands.len() - 1) as u16));
-        }
-        Work { graph, group, name, operands, loads, stores, temporaries: 0 }
-    }
-
-    /// Whether something is combined in a loop.
-    fn combines(&self) -> bool {
-        self.group.nodes.iter().any(|&id| !self.graph.looped_axes(id).is_empty())
-    }
-
-    /// Whether a store is of rows, and needs nothing that has to be combined but `reduces`.
-    fn is_ready(&self, store: &Store, reduces: &[NodeId]) -> bool {
-        let (mut open, mut seen) = (vec![store.node], BTreeSet::new());
-        while let Some(id) = open.pop() {
-            if !seen.insert(id) || reduces.contains(&id) || self.known.contains_key(&Load::Stored(id)) {
-                continue;
-            }
-            if !self.graph.looped_axes(id).is_empty() {
-                return false;
-            }
-            open.extend(&self.graph.node(id).args);
-        }
-        store.order == self.group.order
-    }
 }
 
 /// What a round goes through.
@@ -209,12 +137,18 @@ impl SplitReduction<'_> {
 
     /// Combines what is made of the elements alone, and says what is left to be done.
     fn round(&mut self, stage: &Stage) -> Option<Stage> {
+        let round = self.of_order(stage, self.partition.order(&stage.group.order));
+        self.parts(&round);
+        self.whole(&round)
+    }
+
+    /// The round whose parts have axes in this order.
+    fn of_order<'s>(&mut self, stage: &'s Stage, order: Vec<AxisId>) -> Round<'s> {
         let steps = steps(&stage.work());
         let of_step = |wanted| steps.iter().filter(move |(step, _)| *step == wanted).map(|(_, id)| *id);
         let mut reduces: Vec<NodeId> = of_step(0).collect();
         let merges = merges(&stage.graph, &stage.group, of_step(1), &reduces);
         reduces.extend(merges.iter().map(Merge::reduce));
-        let order = self.partition.order(&stage.group.order);
         let part_of = |id| format!("parts of {}", word(&stage.graph, id));
         let is_few = self.partition.chunk.is_some();
         let partials = reduces.iter().map(|&id| {
@@ -223,13 +157,11 @@ impl SplitReduction<'_> {
             (id, if is_few { self.of_few(made) } else { made })
         });
         let partials = partials.collect();
-        let round = Round { stage, reduces, merges, order, partials };
-        self.parts(&round);
-        self.whole(&round)
+        Round { stage, reduces, merges, order, partials }
     }
 
-    /// The kernel that combines each part.
-    fn parts(&mut self, round: &Round<'_>) {
+    /// The kernel that combines each part, and the numbers of nodes in its graph.
+    fn parts(&mut self, round: &Round<'_>) -> Vec<NodeId> {
         let Round { stage, order, .. } = round;
         let axes: AxisSet = order.iter().copied().collect();
         let mut copy = GraphCopy::new(&stage.graph);
@@ -259,6 +191,7 @@ impl SplitReduction<'_> {
         made.fill(&[]);
         made.keep_apart(asked);
         self.push(made, "parts");
+        copy.map
     }
 
     /// The graph in which what is combined is combined of what parts gave, and that by the nodes.

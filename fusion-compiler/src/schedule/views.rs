@@ -44,7 +44,8 @@ fn is_view(known: &BufferArg, other: &BufferArg) -> bool {
     known.slot == other.slot && is_read(known) && is_read(other) && are_alike
 }
 
-fn for_each_place(body: &mut [Stmt], visit: &mut impl FnMut(&mut Address)) {
+/// Visits the places in buffers that statements read and write.
+pub(super) fn for_each_place(body: &mut [Stmt], visit: &mut impl FnMut(&mut Address)) {
     for stmt in body {
         if let Stmt::Let(_, Expr::Load(at) | Expr::LoadWhere(at, _)) | Stmt::Store(at, _) = stmt {
             visit(at);

@@ -309,6 +309,10 @@ pub mod gpu {
     ///
     /// Unmeasured.
     pub const CONTRACTION_DEPTH_MIN: i64 = 8;
+    /// Threads that combine a part of a row of a tile, which has a few columns for each.
+    ///
+    /// Unmeasured.
+    pub const PART_THREADS: u32 = 16;
 }
 
 /// Constants of PTX.

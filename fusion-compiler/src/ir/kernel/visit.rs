@@ -130,6 +130,33 @@ impl Stmt {
         }
     }
 
+    /// Visits all values of the statement and of nested statements: operands and definitions. A value may be visited
+    /// for each of its uses.
+    pub fn for_each_value_mut(&mut self, visit: &mut impl FnMut(&mut Value)) {
+        self.for_each_operand_mut(&mut *visit);
+        match self {
+            Stmt::Let(value, _) => visit(value),
+            Stmt::Loop { var, carried, .. } => {
+                visit(var);
+                carried.iter_mut().flat_map(|one| [&mut one.var, &mut one.out]).for_each(&mut *visit);
+            }
+            Stmt::Vector { folds, .. } => {
+                folds.iter_mut().for_each(|fold| fold.for_each_definition_mut(visit))
+            }
+            Stmt::AllReduce(fold) => fold.for_each_definition_mut(visit),
+            Stmt::Store(..)
+            | Stmt::StoreShared(..)
+            | Stmt::AsyncCopy(_)
+            | Stmt::ClusterExchange(_)
+            | Stmt::Barrier(_)
+            | Stmt::If { .. } => {}
+        }
+        self.for_each_body_mut(|body, leaving| {
+            leaving.iter_mut().for_each(|value| visit(value));
+            body.iter_mut().for_each(|stmt| stmt.for_each_value_mut(visit));
+        });
+    }
+
     /// Returns the address in a buffer that the statement reads or writes, with the value read or written.
     pub fn access(&self) -> Option<(&Address, Value)> {
         if let Stmt::Let(value, Expr::Load(at) | Expr::LoadWhere(at, _)) | Stmt::Store(at, value) = self {
@@ -174,6 +201,14 @@ impl Stmt {
                 smallvec![]
             }
         }
+    }
+}
+
+impl Fold {
+    /// Visits the arguments of the function and the results of the reduction.
+    fn for_each_definition_mut(&mut self, visit: &mut impl FnMut(&mut Value)) {
+        let Fold { left, right, out, .. } = self;
+        [left, right, out].into_iter().flatten().for_each(visit);
     }
 }
 

@@ -27,7 +27,8 @@ pub(crate) fn bytes(
     // The driver reads the operands of a contraction, each once from memory.
     let operands = scheduled.contraction.as_ref().map(|of| [of.left, of.right]);
     let is_operand = |buffer| operands.is_some_and(|operands| operands.contains(&Factor::Buffer(buffer)));
-    let cached = facts.row_memory == RowMemory::Scratch && chosen(work) == Schedule::Row;
+    let is_row = chosen(work) == Schedule::Row || scheduled.contraction.is_some();
+    let cached = facts.row_memory == RowMemory::Scratch && is_row;
     let rows: AxisSet = work.group.order.iter().copied().collect();
     let mut slots: Vec<Slot> = Vec::new();
     for buffer in buffers {
@@ -53,7 +54,8 @@ pub(crate) fn bytes(
         let times = if cached { times.min(1) } else { times };
         let written = statements(&kernel.body)
             .any(|stmt| matches!(stmt, Stmt::Store(at, _) if ids().any(|id| id == at.buffer)));
-        if let Some(scratch) = scratch_of(work, scratch, slot) {
+        let partials = work.partials.and_then(|partials| partials.scratch_of(slot));
+        if let Some(scratch) = partials.or_else(|| scratch_of(work, scratch, slot)) {
             let all = (times + usize::from(written)) * scratch.dtype.size();
             passed_on.push(scratch.len.clone() * DimExpr::constant(all as i64));
             continue;

@@ -11,8 +11,9 @@ use crate::fuse::{Load, Store, is_transcendental};
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AxisId, AxisSet, NodeId, NodeKind};
 use crate::ir::plan::Condition;
+use crate::schedule::row::{self, Teams};
 use crate::schedule::split_reduction::{Stage, StageKind, memory};
-use crate::schedule::{Config, Operand, Schedule, Scheduled, Scratch, Work, chosen, column, pointwise, row};
+use crate::schedule::{Config, Operand, Schedule, Scheduled, Scratch, Work, chosen, column, pointwise};
 use crate::target::TargetFacts;
 
 /// The kernels beside that of a reduction.
@@ -129,7 +130,7 @@ fn kernels(mut stage: Stage, facts: &TargetFacts) -> Vec<Scheduled> {
     let work = stage.work();
     match chosen(&work) {
         Schedule::Pointwise => pointwise::pointwise(&work, facts),
-        Schedule::Row => row::row(&work, facts),
+        Schedule::Row => row::row(&work, facts, Teams::All),
         Schedule::Column => column::column(&work, facts),
     }
 }

@@ -9,14 +9,14 @@
 use super::super::body::{Addressing, Body, Level, Place, is_large};
 use super::super::space::{SpaceDim, bytes, dims_along, product, width_conditions, widths};
 use super::super::{Config, Scheduled, Scratch, Work};
-use super::Product;
+use super::{Partials, Product};
 use crate::fuse::Load;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{Access, AxisId, Math, NodeId, NodeKind};
 use crate::ir::kernel::{
-    ASYNC_COPY_BYTES, Address, BufferId, Builtin, Carried, Expr, IndexWidth, Lanes, LoopKind, Panels, Stmt,
-    ThreadMap, Type, Value,
+    ASYNC_COPY_BYTES, Address, BufferId, Builtin, Carried, Expr, IndexWidth, Lanes, LoopKind, Panels, Scope,
+    Stmt, ThreadMap, Type, Value,
 };
 use crate::ir::op::Op;
 use crate::ir::plan::{Condition, Footprint, Space, UniformArg};
@@ -74,7 +74,9 @@ pub(super) fn tiles(
         let of_kind = narrow.iter().filter(|shape| has_elements || shape.panels != Panels::Stored);
         of_kind.rev().find(|shape| shape.panels == panels)
     });
-    let parts = facts.contractions.parts.into_iter();
+    // Parts of the depth store no partial results, and reductions ask for the conditions of all tiles.
+    let parts = facts.contractions.parts.filter(|_| !matches!(work.partials, Some(Partials::Stores(_))));
+    let parts = parts.into_iter();
     let parts = parts.flat_map(|parts| smallest.into_iter().flatten().map(move |shape| (parts, *shape)));
     let by_parts: Vec<Config> = parts
         .filter_map(|(parts, shape)| {
@@ -236,7 +238,7 @@ impl<'w> Tiled<'w> {
         let start = body.uniform(UniformArg::Start, DType::Index, "start");
         let end = body.uniform(UniformArg::End, DType::Index, "end");
         let tile = body.top().declare(INDEX);
-        let (batch, row, col) = self.decode(&mut body, tile);
+        let (number, batch, [row, col]) = self.decode(&mut body, tile);
         let [_, row_dims, col_dims, _] = &self.dims;
         let rows = Numbers::new(&mut body, Level::Item, (row, row_dims), (Side::Rows, shape.rows));
         let cols = Numbers::new(&mut body, Level::Item, (col, col_dims), (Side::Cols, shape.cols));
@@ -244,6 +246,7 @@ impl<'w> Tiled<'w> {
         body.set_of_row(self.of.sum, sum);
         let coordinates = [batch.as_slice(), &rows.coordinates, &cols.coordinates, &[]];
         self.store(&mut body, &self.place(tile, coordinates), [rows.within, cols.within]);
+        self.combine_parts(&mut body, (number, [row, col]));
         let inside = std::mem::take(&mut body.item);
         let (step, kind) = (body.top().index(1), LoopKind::Team);
         body.push(Stmt::Loop { var: tile, kind, start, end, step, carried: vec![], body: inside });
@@ -265,21 +268,21 @@ impl<'w> Tiled<'w> {
         format!("{}_tiles{}x{}{vector}{wide}{halved}", self.work.name, shape.rows, shape.cols)
     }
 
-    /// Returns the coordinates of the batch, the first row and the first column of a tile.
-    fn decode(&self, body: &mut Body<'_>, tile: Value) -> (Vec<Value>, Value, Value) {
+    /// Returns the number of a tile's product, its coordinates, and the first row and column of the tile.
+    fn decode(&self, body: &mut Body<'_>, tile: Value) -> (Option<Value>, Vec<Value>, [Value; 2]) {
         let [batch, ..] = &self.dims;
         let [down, across] = self.tiles_per_product().map(|count| body.extent(&count));
         let (above, col) = body.divide(Level::Item, tile, across);
-        let (coordinates, row) = if batch.is_empty() {
-            (vec![], above)
+        let (number, coordinates, row) = if batch.is_empty() {
+            (None, vec![], above)
         } else {
             let (product, row) = body.divide(Level::Item, above, down);
-            (body.decoded(Level::Item, product, batch), row)
+            (Some(product), body.decoded(Level::Item, product, batch), row)
         };
         let mut b = body.item();
         let [height, width] = [self.config.shape.rows, self.config.shape.cols].map(|len| b.index(len.into()));
         let row = b.apply(Op::Mul, &[row, height]);
-        (coordinates, row, b.apply(Op::Mul, &[col, width]))
+        (number, coordinates, [row, b.apply(Op::Mul, &[col, width])])
     }
 
     /// Returns the numbers of tiles along the rows and along the columns of one product.
@@ -402,6 +405,51 @@ impl<'w> Tiled<'w> {
             body.item.push(Stmt::If { cond, body: whole });
         }
         body.item.extend(halves);
+    }
+
+    /// Combines the parts of the rows of a tile, if reductions read what parts give. The team reads the elements that it
+    /// has stored.
+    fn combine_parts(&self, body: &mut Body<'_>, (of, [row, col]): (Option<Value>, [Value; 2])) {
+        let Some(Partials::Stores(partials)) = self.work.partials.filter(|_| self.stores_partials()) else {
+            return;
+        };
+        let TileShape { rows: height, threads, .. } = self.config.shape;
+        let lanes = if self.config.aligned { VECTOR as u8 } else { 1 };
+        let kernel = partials.by_team(self.facts, threads, (self.config.index, lanes));
+        let (count, len) = partials.parts();
+        let [rows, parts, len] = [&product(&self.dims[1]), &count, &len].map(|extent| body.extent(extent));
+        let (one, height) = (body.top().index(1), body.top().index(height.into()));
+        let per_tile = i64::from(self.config.shape.cols);
+        let (first, end) = {
+            let mut b = body.item();
+            let width = b.index(per_tile);
+            let past = b.apply(Op::Add, &[col, width]);
+            let [first, last] = [col, past].map(|col| b.apply(Op::IntDiv, &[col, len]));
+            (first, b.apply(Op::Min, &[last, parts]))
+        };
+        let (var, mut inside) = (body.top().declare(INDEX), Vec::new());
+        let mut b = body.writer(&mut inside);
+        // Rows of one part of one product lie next to each other.
+        let before = of.map_or(var, |product| {
+            let before = b.apply(Op::Mul, &[product, parts]);
+            b.apply(Op::Add, &[before, var])
+        });
+        let before = b.apply(Op::Mul, &[before, rows]);
+        let start = b.apply(Op::Add, &[before, row]);
+        let left = b.apply(Op::Sub, &[rows, row]);
+        let count = b.apply(Op::Min, &[left, height]);
+        let last = b.apply(Op::Add, &[start, count]);
+        body.set_threads(kernel.kernel.threads);
+        inside.push(body.append_rows((kernel.kernel, &kernel.buffers), (start, last)));
+        body.item.push(Stmt::Barrier(Scope::Team));
+        let kind = LoopKind::Serial;
+        body.item.push(Stmt::Loop { var, kind, start: first, end, step: one, carried: vec![], body: inside });
+    }
+
+    /// Returns true if the kernel combines parts of rows for reductions. Halves of tensors are only stored.
+    fn stores_partials(&self) -> bool {
+        let is_asked = matches!(self.work.partials, Some(Partials::Stores(_)));
+        is_asked && self.part_len.is_none() && !self.config.halved
     }
 
     fn finished(&self, body: Body<'_>) -> Scheduled {

@@ -113,12 +113,29 @@ impl RowConfig {
     }
 }
 
+/// The teams of a target that rows are worth kernels for.
+#[derive(Clone, Copy)]
+pub(in crate::schedule) enum Teams {
+    All,
+    /// Every other one: tiles compute the calls with many rows and columns.
+    Half,
+}
+
+impl Teams {
+    fn step(self) -> usize {
+        match self {
+            Teams::All => 1,
+            Teams::Half => 2,
+        }
+    }
+}
+
 /// What ways to run a group follow from.
 pub(super) struct Rows<'r> {
     /// Whether there may be more than one.
     pub(super) several: bool,
-    /// True if tiles compute the calls with many rows and columns, so that every other team is enough.
-    pub(super) few: bool,
+    /// The teams that may share a row.
+    pub(super) teams: Teams,
     /// Whether each block combines something before there is a row, which is nothing that the blocks of a cluster have parts of.
     pub(super) after_parts: bool,
     /// Whether elements are needed again …
@@ -172,7 +189,7 @@ pub(super) fn configs_of(
         (IndexWidth::Bits32, stages) => stages || team.threads < block.threads,
     };
     let of_these = |team: &Team| longest(*team) > 0 && !(team.cluster && rows.after_parts);
-    let teams = facts.teams.iter().copied().step_by(if rows.few { 2 } else { 1 });
+    let teams = facts.teams.iter().copied().step_by(rows.teams.step());
     let teams = teams.filter(|team| fits(team) && of_these(team));
     let teams = teams.filter_map(|team| config(team, rows.stages));
     let is_widest = rows.widths.last() == Some(&index);

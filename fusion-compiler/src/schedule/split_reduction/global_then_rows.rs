@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::super::partition::into_few;
-use super::super::row;
+use super::super::row::{self, Teams};
 use super::super::space::width_conditions;
 use super::super::{Config, Operand, Scheduled, Scratch, Work};
 use super::{Round, SplitReduction, Stage, StageKind, binds, launch, memory, once, same_for_all, word};
@@ -30,8 +30,8 @@ pub(in crate::schedule) fn global_then_rows(
         configs = in_parts(&mut split, facts, (reduces, &pays));
         scratch = split.scratch;
     }
-    let firsts = row::row(&all.work(), facts);
-    configs.extend(row::row(&rows.work(), facts).into_iter().map(|mut rows| {
+    let firsts = row::row(&all.work(), facts, Teams::All);
+    configs.extend(row::row(&rows.work(), facts, Teams::All).into_iter().map(|mut rows| {
         let when = std::mem::take(&mut rows.when);
         let holds = |condition: &Condition| condition.known() == Some(true) || condition.follows(&when);
         let does = |first: &&Scheduled| first.when.iter().all(holds);
@@ -108,7 +108,7 @@ fn in_parts(
         let parts = launch((parts, &same[0]), &split.partition, facts, (index, lanes), &when);
         vec![Scheduled { when: once(when), ..parts }, rows]
     };
-    row::row(&rows.work(), facts).into_iter().map(config).collect()
+    row::row(&rows.work(), facts, Teams::All).into_iter().map(config).collect()
 }
 
 /// The lanes of vectors along parts, if rows have some.

@@ -19,7 +19,7 @@ use super::memory::Pool;
 use super::wake_policy::POOL;
 use super::work_sharing::with_sharing;
 use super::{at, contraction, stream, tile};
-use crate::cpu_args::{CpuArgs, CpuBuffer, CpuUniform};
+use crate::cpu_args::{CpuArgs, CpuBuffer, CpuUniform, Share};
 use crate::device::Call;
 use crate::error::{Error, Result};
 use crate::isa::Isa;
@@ -135,18 +135,20 @@ impl<'a> PreparedLaunch<'a> {
             let ptr = at(region.memory, region.offset, region.len * arg.dtype.size());
             let extent = |extent: &DimExpr| usize::try_from(extent.eval(call.symbols)?).ok();
             let mut strided = None;
-            let per = match &arg.footprint {
-                Footprint::Linear(per) => Some(extent(per)?),
+            let share = match &arg.footprint {
+                Footprint::Linear(per) => Share::PerElement(extent(per)?),
                 Footprint::Strided { each, inner } => {
                     strided = Some(StridedLayout { each: extent(each)?, inner: extent(inner)? });
-                    Some(extent(each)?)
+                    Share::PerElement(extent(each)?)
                 }
+                Footprint::Item if region.len < items.count => return None,
+                Footprint::Item => Share::PerItem,
                 Footprint::Whole | Footprint::Windows(_) | Footprint::LowerHalf | Footprint::UpperHalf => {
-                    None
+                    Share::Whole
                 }
             };
             let is_tile = tile.is_some_and(|tile| usize::from(tile) == buffers.len());
-            if let Some(per) = per.filter(|_| arg.access != Access::Read && !is_tile) {
+            if let Some(per) = share.per_element().filter(|_| arg.access != Access::Read && !is_tile) {
                 // The last element of the space may have fewer buffer elements than the others.
                 let missing = items.elements.checked_mul(per)?.checked_sub(region.len)?;
                 if missing >= per.max(1) {
@@ -161,7 +163,7 @@ impl<'a> PreparedLaunch<'a> {
                 ptr,
                 len,
                 first,
-                per,
+                share,
                 dtype,
                 access,
                 has_writer,
@@ -241,7 +243,8 @@ impl<'a> PreparedLaunch<'a> {
     /// element each.
     pub(super) fn bytes(&self, first: usize, end: usize) -> usize {
         let elements = self.items.start(end) - self.items.start(first);
-        let each = |buffer: &CpuBuffer| buffer.per.map_or(1, |per| per.max(1)) * buffer.dtype.size();
+        let each =
+            |buffer: &CpuBuffer| buffer.share.per_element().map_or(1, |per| per.max(1)) * buffer.dtype.size();
         self.buffers.iter().map(|buffer| elements * each(buffer)).sum()
     }
 
@@ -282,13 +285,13 @@ impl<'a> PreparedLaunch<'a> {
                 buffer.own = (from, to);
                 continue;
             }
-            let at = |element: usize| match buffer.per {
-                Some(per) => (element * per).min(buffer.len),
-                // The first item owns the whole buffer.
-                None if element > 0 => buffer.len,
-                None => 0,
+            let at = |item: usize, element: usize| match buffer.share {
+                Share::PerElement(per) => (element * per).min(buffer.len),
+                Share::PerItem => item,
+                Share::Whole if element > 0 => buffer.len,
+                Share::Whole => 0,
             };
-            let [start, end] = [at(from), at(to)];
+            let [start, end] = [at(first, from), at(end, to)];
             (buffer.first, buffer.len) = (start, end - start);
             buffer.ptr = buffer.ptr.wrapping_add(buffer.first * buffer.dtype.size());
             buffer.streams = streams && buffer.access == Access::Write;

@@ -106,7 +106,7 @@ impl Cut {
                 }
                 Footprint::LowerHalf => halves(arg, region, align)[0],
                 Footprint::UpperHalf => halves(arg, region, align)[1],
-                Footprint::Strided { .. } | Footprint::Whole | Footprint::Windows(_) => {
+                Footprint::Strided { .. } | Footprint::Item | Footprint::Whole | Footprint::Windows(_) => {
                     whole(arg, region, align)
                 }
             });
@@ -204,7 +204,7 @@ pub(super) fn chunk_elements(
                 step = step.min(room);
                 if room == 0 { quantum * size * per + align + GRANULE } else { 0 }
             }
-            Footprint::Strided { .. } | Footprint::Whole => all.end - all.start,
+            Footprint::Strided { .. } | Footprint::Item | Footprint::Whole => all.end - all.start,
             Footprint::LowerHalf | Footprint::UpperHalf => {
                 let bytes = halves(arg, region, align).map(|half| half.end - half.start);
                 bytes.into_iter().max().filter(|&bytes| bytes > most).unwrap_or(0)

@@ -9,7 +9,7 @@ use fusion_compiler::ir::op::Op;
 use fusion_compiler::ir::verify_kernel;
 
 use super::*;
-use crate::cpu_args::{CpuBuffer, CpuUniform};
+use crate::cpu_args::{CpuBuffer, CpuUniform, Share};
 
 const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
 const F32: Type = Type { dtype: DType::F32, lanes: Lanes::ONE };
@@ -81,7 +81,7 @@ fn number(a: &[f32], make: impl FnOnce(&mut Writer, Value) -> Value) -> f32 {
         ptr: of.as_mut_ptr().cast(),
         len: of.len(),
         first: 0,
-        per: None,
+        share: Share::Whole,
         dtype: DType::F32,
         access,
         has_writer: false,
