@@ -100,6 +100,41 @@ fn windows_are_never_stored() {
     }
 }
 
+/// One kernel of the CPU computes attention and stores no scores, whatever stands between the products.
+#[test]
+fn attention_stores_no_scores() {
+    let (factors, result) = ("q: f32[B, H, T, C], k: f32[B, H, S, C], v: f32[B, H, S, D]", "f32[B, H, T, D]");
+    let scores = "matmul(q, k, C) * rsqrt(C)";
+    let of =
+        |scores: &str| format!("pub fn f({factors}) -> {result} {{ matmul(softmax({scores}, S), v, S) }}");
+    let sources = [
+        of(scores),
+        of(&format!("if index(S) <= index(T) {{ {scores} }} else {{ -INF }}")),
+        of(&format!("20.0 * tanh({scores} / 20.0)")),
+        format!("pub fn f({factors}) -> {result} {{ matmul(sigmoid({scores} - log(S)), v, S) }}"),
+        format!(
+            "pub fn f({factors}) -> ({result}, f32[B, H, T]) {{ let s = {scores}; (matmul(softmax(s, S), v, S), logsumexp(s, S)) }}"
+        ),
+    ];
+    for source in sources {
+        let Ok(Source::Items(functions, _)) = front_end(source.parse().expect("it is tokens")) else {
+            panic!("{source} has no mistakes")
+        };
+        let plan = plan(&functions[0]);
+        let mut report = report::Report::new(&plan);
+        assert!(report.on(Target::Cpu, limits(Target::Cpu)));
+        for dim in plan.symbols.iter() {
+            let extent = if ["T", "S"].contains(&&**dim) { 1024 } else { 8 };
+            report.bind(dim, extent).expect("a dim of the function");
+        }
+        // Scores would have sixteen times the bytes of all factors.
+        let tensors = 4 * 4 * 8 * 8 * 1024 * 8 + 4 * 8 * 8 * 1024;
+        let (bytes, temporary) = (report.bytes(), report.peak_temporary_bytes());
+        assert_eq!((report.launches(), temporary), (Some(1), Some(0)), "{source}");
+        assert!(bytes.is_some_and(|bytes| bytes <= tensors), "{source}: {bytes:?}");
+    }
+}
+
 /// The kernel of a convolution stores parts of the sums of a batch norm, so that its result is read once on every target.
 #[test]
 fn statistics_read_no_convolution() {

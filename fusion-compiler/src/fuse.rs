@@ -18,6 +18,7 @@ use crate::ops::Lower;
 use crate::target::TargetFacts;
 use rules::Budget;
 
+pub mod attention;
 mod in_place;
 mod loops;
 mod points;
@@ -109,6 +110,7 @@ pub enum Reason {
 
 /// Fuses a graph. Kernels bind the parameters in `twice` as two buffers: old and new value.
 pub fn fuse(graph: &Graph, facts: &TargetFacts, twice: &BTreeSet<ParamId>) -> Grouping {
+    let graph = &loops::for_target(graph, facts);
     let budget = Budget::new(facts, twice);
     let mut cuts = BTreeMap::new();
     if graph.fusing == Fusing::Off {

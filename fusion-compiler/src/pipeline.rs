@@ -60,6 +60,7 @@ fn passes(options: PassOptions) -> impl Iterator<Item = (&'static str, CompilerP
         (true, "simplify", Graph(rewrite::simplify)),
         (true, "cse", Graph(rewrite::cse)),
         (true, "dce", Graph(rewrite::dce)),
+        (contracts, "normalize_late", Graph(rewrite::normalize_late)),
         (true, "group_factors", Graph(rewrite::group_factors)),
         (true, "reduce_factors", Graph(rewrite::reduce_factors)),
         (contracts, "fma", Graph(rewrite::fma)),

@@ -275,7 +275,7 @@ fn run_launch((launch, all): (&Launch, &[Launch]), state: &CallState<'_>, temps:
     }
     let mut producers: SmallVec<[Producer<'_>; 2]> = SmallVec::new();
     for (number, producer) in all.iter().enumerate() {
-        if launch.contraction.as_ref().is_some_and(|of| of.blocks_of(number).is_some()) {
+        if launch.contraction.as_ref().is_some_and(|of| of.drives(number)) {
             let buffers = producer.buffers.iter().map(|buffer| state.region(buffer.slot, temps));
             producers.push(Producer { number, launch: producer, buffers: buffers.collect::<Result<_>>()? });
         }

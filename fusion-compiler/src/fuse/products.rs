@@ -1,5 +1,6 @@
 //! Sums of products whose factors both have dims of their own: contractions, which have kernels of their own.
 
+use super::attention::Attention;
 use super::{Group, Reason};
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet, Graph, Math, Node, NodeId, NodeKind, Output, Reduce};
@@ -173,7 +174,10 @@ impl Group {
     fn shared_contraction(&self, graph: &Graph, may: impl Fn(&NodeId) -> bool) -> Option<NodeId> {
         let reduces = self.nodes.iter().copied().filter(|&id| !graph.looped_axes(id).is_empty());
         let mut reduces: Vec<NodeId> = reduces.collect();
-        if reduces.len() < 2 || !reduces.iter().any(|&id| is_contraction(graph, id)) {
+        if reduces.len() < 2
+            || Attention::of(graph, self).is_some()
+            || !reduces.iter().any(|&id| is_contraction(graph, id))
+        {
             return None;
         }
         reduces.retain(may);

@@ -4,8 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::attention::Attention;
 use super::{
-    Group, Load, Reason, Store, is_op, is_transcendental, load_order, of_tensors, points, products, storable,
+    Group, Load, Reason, Store, attention, is_op, is_transcendental, load_order, of_tensors, points,
+    products, storable,
 };
 use crate::ir::graph::{AxisId, AxisSet, Graph, NodeId, NodeKind, ParamId};
 use crate::ir::point::{Moves, Point, point};
@@ -17,7 +19,8 @@ const TIMES_MANY: usize = all::TRANSCENDENTAL_AGAIN + 2;
 
 /// Returns the first rule that the groups break, as the value to store and the reason.
 pub(super) fn broken(graph: &Graph, groups: &[Group], budget: Budget<'_>) -> Option<(NodeId, Reason)> {
-    let rows = groups.iter().find_map(|group| group.space_of(graph).err());
+    let rows = attention::mixed(graph, groups)
+        .or_else(|| groups.iter().find_map(|group| group.space_of(graph).err()));
     let shared = || shared(graph, groups).map(|node| (node, Reason::Shared));
     let moved = || groups.iter().find_map(|group| points::misplaced(graph, group));
     rows.or_else(|| products::crowded(graph, groups))
@@ -43,7 +46,8 @@ fn shared(graph: &Graph, groups: &[Group]) -> Option<NodeId> {
 /// `sum(exp(x) * w, K)` with `x: [N, K]` and `w: [M, K]` would compute each `exp` `M` times.
 fn repeated(graph: &Graph, group: &Group) -> Option<(NodeId, Reason)> {
     let (rows, cols) = rows_and_cols(group);
-    if cols.is_empty() || is_bound_by_memory(graph, group) {
+    // Attention computes each factor once.
+    if cols.is_empty() || is_bound_by_memory(graph, group) || Attention::of(graph, group).is_some() {
         return None;
     }
     let storable = storable(graph);

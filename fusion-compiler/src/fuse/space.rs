@@ -7,6 +7,7 @@
 
 use rustc_hash::FxHashSet;
 
+use super::attention::Attention;
 use super::{Group, Load, Reason, Store, is_column_major, load_order, order_of};
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AxisId, AxisSet, Graph, NodeId};
@@ -23,6 +24,11 @@ impl Group {
     /// Returns the space of all stores: the axes of the rows and, with reductions in loops, those of their
     /// elements. The error is the value to store so that one space remains, and the reason.
     pub(super) fn space_of(&self, graph: &Graph) -> Result<SpaceAxes, (NodeId, Reason)> {
+        if let Some(attention) = Attention::of(graph, self)
+            && let Some(order) = attention.order(self)
+        {
+            return Ok((order.to_vec(), vec![attention.along]));
+        }
         let looped = |id: &NodeId| !graph.looped_axes(*id).is_empty();
         let reduces: Vec<NodeId> = self.nodes.iter().copied().filter(looped).collect();
         let cut = |id: NodeId| (id, Reason::Rows(graph.looped_axes(id)));

@@ -2,9 +2,10 @@
 
 use super::assemble::value_name;
 use crate::fuse::Group;
+use crate::fuse::attention::Attention;
 use crate::fuse::products::{NoContraction, factors};
 use crate::ir::dim::DimExpr;
-use crate::ir::graph::{AxisId, Graph, NodeId};
+use crate::ir::graph::{AxisId, AxisSet, Graph, NodeId};
 use crate::schedule::contraction::Product;
 
 /// Returns the title of a product: `contraction along K: M × N`.
@@ -18,8 +19,33 @@ pub(super) fn title(graph: &Graph, product: &Product) -> String {
     format!("contraction along {}: {} × {}{each}", names(depth), names(rows), names(cols))
 }
 
+/// Returns the title of attention: `attention along S: T × D for each B, H`.
+pub(super) fn title_of_attention(graph: &Graph, group: &Group, of: &Attention) -> String {
+    let names = |axes: AxisSet| {
+        let order = group.order.iter().filter(|axis| axes.contains(**axis));
+        order.map(|&axis| &*graph.axis(axis).name).collect::<Vec<_>>().join(", ")
+    };
+    let each = if of.batch.is_empty() { String::new() } else { format!(" for each {}", names(of.batch)) };
+    let along = &graph.axis(of.along).name;
+    format!("attention along {along}: {} × {}{each}", names(of.rows), names(of.cols))
+}
+
+/// Returns the title and the operations of both products of attention. All keys count, masked or not.
+fn class_of_attention(graph: &Graph, group: &Group, of: &Attention) -> String {
+    let work =
+        [(of.products, of.queries, of.keys), (of.sum, of.weights, of.values)].map(|(sum, left, right)| {
+            let axes = graph.node(left).axes.union(graph.node(right).axes).union(graph.reduced_axes(sum));
+            DimExpr::constant(2) * DimExpr::product(axes.iter().map(|axis| &graph.axis(axis).extent))
+        });
+    let [scores, sums] = work;
+    format!("{}, {} FLOP", title_of_attention(graph, group, of), (scores + sums).display(&graph.symbols))
+}
+
 /// Returns the class of each sum of products whose factors have different axes.
 pub(super) fn classes(graph: &Graph, group: &Group) -> Vec<String> {
+    if let Some(attention) = Attention::of(graph, group) {
+        return vec![class_of_attention(graph, group, &attention)];
+    }
     let class = |&sum: &NodeId| {
         let (along, of) = factors(graph, sum)?;
         let [x, w] = of.map(|factor| graph.node(factor).axes);

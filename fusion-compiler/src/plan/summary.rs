@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::{Compiled, FusedGraph, products};
+use crate::fuse::attention::Attention;
 use crate::fuse::{Group, Grouping, Load, Reason, Store, is_op};
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet, Dest, Graph, NodeId, SpanId};
@@ -173,6 +174,9 @@ fn hero(graph: &Graph, group: &Group, schedule: Schedule) -> String {
         group.nodes.iter().filter(looped).partition(|id| of_all.contains(id));
     if reduces.is_empty() {
         return schedule.name().into();
+    }
+    if let Some(attention) = Attention::of(graph, group) {
+        return products::title_of_attention(graph, group, &attention);
     }
     if let Some(product) = Product::of(graph, group) {
         return products::title(graph, &product);

@@ -96,7 +96,7 @@ fn tiles(launch: &Scheduled) -> Option<String> {
             .max_by_key(|(rows, cols)| u32::from(*rows) * u32::from(*cols))
     };
     match &launch.contraction {
-        Some(of) if [of.left, of.right].iter().any(|factor| matches!(factor, Factor::Blocks(_))) => {
+        Some(of) if of.factors().any(|factor| matches!(factor, Factor::Blocks(_))) => {
             Some("tiles of computed factors".into())
         }
         Some(_) => Some("tiles".into()),
@@ -106,10 +106,10 @@ fn tiles(launch: &Scheduled) -> Option<String> {
 
 /// Returns true if shared memory, or an output that the kernel also reads, stages elements.
 fn stages(launch: &Scheduled) -> bool {
-    let tile = launch.contraction.as_ref().map(|of| usize::from(of.tile));
+    let is_lent = |buffer| launch.contraction.as_ref().is_some_and(|of| of.lends_own(buffer));
     let in_written = |(i, (buffer, arg)): (usize, (&Buffer, &BufferArg))| {
         let is_kept = buffer.access == Access::ReadWrite && !matches!(arg.slot, Slot::Param(_));
-        is_kept && tile != Some(i)
+        is_kept && !is_lent(i)
     };
     let kernel = &launch.kernel;
     !kernel.shared.is_empty() && !launch.line

@@ -6,15 +6,18 @@
 //! factor before (`factor.rs`). Few rows or columns are reductions (`few.rs`). On GPUs, one kernel computes factors,
 //! products and elements (`tiles.rs`), or two where there are few tiles (`parts.rs`).
 
+mod attention;
 mod factor;
 mod few;
 mod partials;
 mod parts;
 mod tiles;
+mod visible;
 mod window;
 
 use std::collections::BTreeMap;
 
+use attention::Attend;
 use factor::FactorSource;
 pub use partials::{Partials, TilePartials};
 
@@ -49,6 +52,9 @@ pub struct Product {
 /// Returns the configs of a group that is a contraction, in order of preference, and appends the memory between
 /// their kernels.
 pub(super) fn contraction(work: &Work<'_>, facts: &TargetFacts, scratch: &mut Vec<Scratch>) -> Vec<Config> {
+    if let Some(attend) = Attend::new(work, facts) {
+        return attend.configs(scratch);
+    }
     let Some((product, when)) = Product::in_tiles(work, facts) else { return vec![] };
     let (mut configs, few): (Vec<Config>, Vec<Config>) = match facts.contractions.tiles {
         Tiles::Driver { cols_min, cols_max } => (
@@ -278,6 +284,7 @@ impl Product {
             left: factors[0].bind(&mut finish),
             right: factors[1].bind(&mut finish),
             tile,
+            attention: None,
         });
         finish
     }

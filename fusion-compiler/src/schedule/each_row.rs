@@ -121,7 +121,9 @@ fn of_one_row(
         let whole = row_loop(pass).combine(body);
         pass.made().into_iter().zip(whole).for_each(|(id, value)| body.set_of_row(id, value));
     }
-    if work.group.stores.iter().any(|store| work.group.is_of_elements(store)) {
+    let mut stores = work.group.stores.iter().zip(&work.stores);
+    if stores.any(|(store, buffer)| work.group.is_of_elements(store) && !body.is_written(store.node, *buffer))
+    {
         let along_stored = of_vectors.as_ref().map(|(by_vectors, position, range, unit)| {
             // Of what starts elsewhere in a vector, the elements next to each other are those of threads next to each other, or a warp
             // would read four times what it needs; but for one that has a row to itself, that is more to do.

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::fuse::attention::Attention;
 use crate::fuse::{Group, Load};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
@@ -73,6 +74,10 @@ pub fn chosen(work: &Work<'_>) -> Schedule {
 /// The ways to run a group, in order of preference, of which some call may take each, and the memory that their kernels
 /// pass values through.
 pub fn schedule(work: &Work<'_>, facts: &TargetFacts) -> (Vec<Config>, Vec<Scratch>) {
+    if Attention::of(work.graph, work.group).is_some() {
+        let mut scratch = vec![];
+        return (contraction::contraction(work, facts, &mut scratch), scratch);
+    }
     let alone = |configs: Vec<Scheduled>| configs.into_iter().map(|scheduled| vec![scheduled]).collect();
     let (mut configs, mut scratch) = match chosen(work) {
         Schedule::Pointwise => (alone(pointwise::pointwise(work, facts)), vec![]),

@@ -21,7 +21,7 @@ use super::row_space::RowSpace;
 use super::space::{lanes, product, width_conditions, widths};
 use super::staged_buffer::StagedBuffer;
 use super::staging::{self, staged_values};
-use super::{Schedule, Scheduled, UnstagedTail, Work};
+use super::{Operand, Schedule, Scheduled, UnstagedTail, Work};
 use crate::fuse::Store;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
@@ -477,12 +477,16 @@ pub(super) fn kernel_on_cpu(
 /// is written, and nothing else is: of the same type, laid out as rows are, and not read.
 fn written_last(work: &Work<'_>, space: &RowSpace, id: NodeId) -> Option<BufferId> {
     let (graph, group) = (work.graph, work.group);
+    // The elements of a row lie next to those of the next part of the row.
+    let counts = space.part_dim.map(|dim| &*space.dims[dim].axes);
+    let order = || group.order.iter().filter(|axis| counts != Some(&[**axis])).chain(&group.cols);
+    let lies_as_rows = |operand: &Operand| operand.axes.iter().eq(order()) && !operand.moved;
     let stages = |(store, buffer): &(&Store, &BufferId)| {
         let operand = &work.operands[usize::from(buffer.0)];
-        let is_alike = graph.node(store.node).dtype == graph.node(id).dtype && work.lies_as_rows(operand);
+        let is_alike = graph.node(store.node).dtype == graph.node(id).dtype && lies_as_rows(operand);
         is_alike && operand.access == Access::Write
     };
-    let mut stores = group.stores.iter().zip(&work.stores).filter(|_| space.part.is_none());
+    let mut stores = group.stores.iter().zip(&work.stores);
     stores.find(stages).map(|(_, &buffer)| buffer)
 }
 

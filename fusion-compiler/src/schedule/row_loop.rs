@@ -278,10 +278,14 @@ impl RowLoop<'_> {
         let visits = self.visits(body, |row_loop, body, place| {
             let work = row_loop.work;
             let stores = work.group.stores.iter().zip(&work.stores);
-            let elements = stores.filter(|(store, _)| work.group.is_of_elements(store));
+            let elements = stores
+                .filter(|(store, buffer)| {
+                    work.group.is_of_elements(store) && !body.is_written(store.node, **buffer)
+                })
+                .collect::<Vec<_>>();
             // After all that is computed: a parameter is read before it is written.
             let stores: Vec<Stmt> =
-                elements.map(|(store, &buffer)| body.store(buffer, store.node, place)).collect();
+                elements.into_iter().map(|(store, &buffer)| body.store(buffer, store.node, place)).collect();
             body.inner().body.extend(stores);
             vec![]
         });

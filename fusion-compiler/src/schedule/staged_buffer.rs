@@ -144,6 +144,14 @@ impl Body<'_> {
         self.staged(point).filter(|staged| staged.filled).map(|staged| staged.stage)
     }
 
+    /// Returns true if a buffer holds a value of all elements already.
+    pub(super) fn is_written(&self, id: NodeId, buffer: BufferId) -> bool {
+        match self.filled(&(id, vec![])) {
+            Some(StagedBuffer::Written(written)) => written == buffer,
+            Some(StagedBuffer::Shared(..)) | None => false,
+        }
+    }
+
     fn staged(&self, (id, at): &Point) -> Option<StagedValue> {
         self.stages.by_node.get(id).filter(|_| at.is_empty() && !self.stages.outside).copied()
     }

@@ -535,6 +535,10 @@ pub mod runtime {
     ///
     /// Unmeasured.
     pub const BLOCK_ELEMENTS_MIN: u64 = 1024;
+    /// Rows of a box of attention, whose scores of a part of the keys fit in a cache.
+    ///
+    /// Unmeasured.
+    pub const ATTENTION_BOX_ROWS: usize = 48;
     /// Rows of a box of a contraction whose columns are packed once for all boxes: a multiple of the rows
     /// of every microkernel.
     ///

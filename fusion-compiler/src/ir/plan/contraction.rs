@@ -28,6 +28,62 @@ pub struct Contraction {
     pub windows: [Windows; 2],
     /// Buffer of the kernel that tiles are read from.
     pub tile: u16,
+    /// Sums of values that the products are scores for, if they are. The tiles of the kernel are then sums.
+    pub attention: Option<Attention>,
+}
+
+/// Sums of values: `tile[b, m, d] = Σ_n weight(product[b, m, n]) · values[b, n, d]`, where the columns `n` of the
+/// products are keys.
+///
+/// The kernel of a launch computes weights from products, for `DEPTH` keys of a row at a time. The kernel also
+/// stores the state of these keys: their largest score, and sums of exponentials relative to it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Attention {
+    /// Number of the launch of weights in the variant. The launch does not run by itself.
+    pub launch: u16,
+    /// Buffer of that launch with products.
+    pub scores: u16,
+    /// Buffer of that launch that the kernel writes weights to.
+    pub weights: u16,
+    /// State of a row.
+    pub state: List<RowState>,
+    /// True if weights are numbers where the largest score of the row is infinite.
+    pub is_finite: bool,
+    /// Axes of the batch, with the strides of values as right operand.
+    pub batch: List<TileAxis>,
+    /// Axes of the values' columns.
+    pub cols: List<TileAxis>,
+    /// Axes of the keys.
+    pub depth: List<TileAxis>,
+    /// The values.
+    pub values: Factor,
+    /// Windows that choose the values from their tensor.
+    pub windows: Windows,
+    /// Kernels that compute the first and the last key of each row that is not masked, where keys are masked by
+    /// their coordinates. Other keys are not computed.
+    pub visible: [Option<Blocks>; 2],
+}
+
+/// A value of each row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowState {
+    /// The value.
+    pub kind: StateKind,
+    /// Buffer of the launch of weights that the kernel writes the value of a part of a row to.
+    pub part: u16,
+    /// Buffer of the launch that the kernel reads the value of a row from, if it does.
+    pub whole: Option<u16>,
+}
+
+/// Kinds of values of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StateKind {
+    /// The largest score.
+    Largest,
+    /// The sum of exponentials of scores relative to the largest.
+    Sum,
+    /// The same, relative to 0 where the largest is infinite.
+    FiniteSum,
 }
 
 /// The windows that choose the elements of an operand from its tensor.
@@ -92,12 +148,41 @@ pub struct Blocks {
 pub const DEPTH: usize = 256;
 
 impl Contraction {
-    /// Returns the blocks of an operand that the kernel of a launch of the variant computes, if any.
-    pub fn blocks_of(&self, launch: usize) -> Option<Blocks> {
-        [self.left, self.right].into_iter().find_map(|factor| match factor {
-            Factor::Blocks(blocks) if usize::from(blocks.launch) == launch => Some(blocks),
-            Factor::Blocks(_) | Factor::Buffer(_) => None,
-        })
+    /// Returns true if the driver runs the kernel of a launch of the variant.
+    pub fn drives(&self, launch: usize) -> bool {
+        let is_weights = self.attention.as_ref().is_some_and(|of| usize::from(of.launch) == launch);
+        is_weights || self.blocks().any(|blocks| usize::from(blocks.launch) == launch)
+    }
+
+    /// Returns true if a buffer of a launch that the driver runs has memory only while the kernel runs.
+    pub fn lends(&self, launch: usize, buffer: usize) -> bool {
+        let is_it = |of: u16| usize::from(of) == buffer;
+        let of_weights = |of: &Attention| {
+            usize::from(of.launch) == launch
+                && (is_it(of.scores) || is_it(of.weights) || of.state.iter().any(|state| is_it(state.part)))
+        };
+        self.attention.as_ref().is_some_and(of_weights)
+            || self.blocks().any(|of| usize::from(of.launch) == launch && is_it(of.buffer))
+    }
+
+    /// Returns true if a buffer of the launch itself has memory only while the kernel runs.
+    pub fn lends_own(&self, buffer: usize) -> bool {
+        let is_it = |of: u16| usize::from(of) == buffer;
+        let states = self.attention.iter().flat_map(|of| of.state.iter());
+        is_it(self.tile) || states.filter_map(|state| state.whole).any(is_it)
+    }
+
+    /// Returns the operands of all products.
+    pub fn factors(&self) -> impl Iterator<Item = Factor> {
+        [self.left, self.right].into_iter().chain(self.attention.iter().map(|of| of.values))
+    }
+
+    fn blocks(&self) -> impl Iterator<Item = Blocks> {
+        let of_factors = self.factors().filter_map(|factor| match factor {
+            Factor::Blocks(blocks) => Some(blocks),
+            Factor::Buffer(_) => None,
+        });
+        of_factors.chain(self.attention.iter().flat_map(|of| of.visible).flatten())
     }
 }
 

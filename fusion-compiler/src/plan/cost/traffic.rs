@@ -8,7 +8,7 @@ use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet};
 use crate::ir::kernel::{BufferId, Expr, Kernel, LoopKind, Stmt, Value, statements};
-use crate::ir::plan::{Factor, Slot};
+use crate::ir::plan::{Contraction, Factor, Slot};
 use crate::plan::assemble::{collect_terms, traffic};
 use crate::schedule::{Schedule, Scheduled, Scratch, UnstagedTail, Work, chosen};
 use crate::target::{RowMemory, TargetFacts};
@@ -25,8 +25,8 @@ pub(crate) fn bytes(
 ) -> DimExpr {
     let (buffers, unstaged_tail) = (&scheduled.buffers, scheduled.unstaged_tail.as_ref());
     // The driver reads the operands of a contraction, each once from memory.
-    let operands = scheduled.contraction.as_ref().map(|of| [of.left, of.right]);
-    let is_operand = |buffer| operands.is_some_and(|operands| operands.contains(&Factor::Buffer(buffer)));
+    let operands: Vec<Factor> = scheduled.contraction.iter().flat_map(Contraction::factors).collect();
+    let is_operand = |buffer| operands.contains(&Factor::Buffer(buffer));
     let is_row = chosen(work) == Schedule::Row || scheduled.contraction.is_some();
     let cached = facts.row_memory == RowMemory::Scratch && is_row;
     let rows: AxisSet = work.group.order.iter().copied().collect();

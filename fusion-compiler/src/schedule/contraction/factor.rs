@@ -128,6 +128,18 @@ impl Product {
         Some(FactorSource { blocks, ..FactorSource::tensor(made) })
     }
 
+    /// Returns a factor in memory, and appends the kernel that stores it to the config.
+    pub(super) fn stored_source(
+        &self,
+        work: &Work<'_>,
+        facts: &TargetFacts,
+        scratch: &mut Vec<Scratch>,
+        of: (NodeId, &str),
+        config: &mut Config,
+    ) -> FactorSource {
+        FactorSource::tensor(self.stored(work, facts, scratch, of, config))
+    }
+
     /// Appends the kernel that stores a node to the config, and returns its memory.
     fn stored(
         &self,

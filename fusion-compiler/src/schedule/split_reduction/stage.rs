@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::fuse::{Group, Load, Store};
 use crate::ir::graph::{Access, AxisId, AxisSet, Graph, NodeId};
 use crate::ir::kernel::BufferId;
+use crate::ir::plan::Slot;
 use crate::schedule::{Operand, Work};
 
 /// Kinds of stages, by what their kernels work on.
@@ -50,6 +51,12 @@ impl Stage {
     pub(in crate::schedule) fn store(&mut self, store: Store, operand: Operand) {
         self.group.stores.push(store);
         self.stores.push(operand);
+    }
+
+    /// Returns the memory that a value is stored in.
+    pub(in crate::schedule) fn slot_of(&self, node: NodeId) -> Option<Slot> {
+        let mut stores = self.group.stores.iter().zip(&self.stores);
+        stores.find_map(|(store, operand)| (store.node == node).then_some(operand.slot))
     }
 
     /// Finds what is computed and read for the stores, where `also` can be read, too.

@@ -57,12 +57,12 @@ enum SelectedCode<'a> {
 // SAFETY: the pointers are valid for `'a`, the lifetime of the call. Threads write disjoint windows.
 unsafe impl Sync for PreparedLaunch<'_> {}
 
-/// Computed elements that a kernel reads in place of a buffer: those of the items that it runs.
+/// Memory that a kernel has in place of a buffer: for the items that it runs, or for their elements.
 #[derive(Clone, Copy)]
 pub(super) struct Tile {
     /// Number of the buffer.
     pub(super) buffer: usize,
-    /// Address of the first element.
+    /// Address of the first item or element.
     pub(super) at: *mut u8,
 }
 
@@ -90,8 +90,8 @@ pub(super) fn launch(
             what: format!("the code of kernel `{}`", launch.kernel),
         });
     };
-    let tile = launch.contraction.as_ref().map(|of| of.tile);
-    let prepared = PreparedLaunch::of(isa, launch, call, tile).ok_or_else(|| malformed(launch))?;
+    let is_lent = |buffer: usize| launch.contraction.as_ref().is_some_and(|of| of.lends_own(buffer));
+    let prepared = PreparedLaunch::of(isa, launch, call, &is_lent).ok_or_else(|| malformed(launch))?;
     if prepared.items.count == 0 {
         return Ok(());
     }
@@ -101,9 +101,9 @@ pub(super) fn launch(
     };
     let mut producers: SmallVec<[contraction::PreparedProducer<'_>; 2]> = SmallVec::new();
     for producer in call.producers {
-        let tile = of.blocks_of(producer.number).map(|blocks| blocks.buffer);
         let call = Call { buffers: &producer.buffers, ..*call };
-        let prepared = PreparedLaunch::of(isa, producer.launch, &call, tile);
+        let is_lent = |buffer: usize| of.lends(producer.number, buffer);
+        let prepared = PreparedLaunch::of(isa, producer.launch, &call, &is_lent);
         producers.push((producer.number, prepared.ok_or_else(|| malformed(producer.launch))?));
     }
     contraction::run(&prepared, of, &producers, (isa, pool, call.symbols)).map_err(|failure| {
@@ -118,9 +118,14 @@ pub(super) fn launch(
 }
 
 impl<'a> PreparedLaunch<'a> {
-    /// Resolves a launch whose buffer `tile` has memory only when items run. Returns `None` if `isa` supports
+    /// Resolves a launch, some of whose buffers have memory only when items run. Returns `None` if `isa` supports
     /// none of the launch's functions, or an extent has no value.
-    fn of(isa: Isa, launch: &'a Launch, call: &Call<'a>, tile: Option<u16>) -> Option<PreparedLaunch<'a>> {
+    fn of(
+        isa: Isa,
+        launch: &'a Launch,
+        call: &Call<'a>,
+        is_lent: &dyn Fn(usize) -> bool,
+    ) -> Option<PreparedLaunch<'a>> {
         let Code::Cpu(code) = &launch.code else { return None };
         let program = match code {
             CpuCode::Compiled(functions) => {
@@ -134,21 +139,20 @@ impl<'a> PreparedLaunch<'a> {
         for (arg, region) in launch.buffers.iter().zip(call.buffers) {
             let ptr = at(region.memory, region.offset, region.len * arg.dtype.size());
             let extent = |extent: &DimExpr| usize::try_from(extent.eval(call.symbols)?).ok();
-            let mut strided = None;
+            let (mut strided, is_lent) = (None, is_lent(buffers.len()));
             let share = match &arg.footprint {
                 Footprint::Linear(per) => Share::PerElement(extent(per)?),
                 Footprint::Strided { each, inner } => {
                     strided = Some(StridedLayout { each: extent(each)?, inner: extent(inner)? });
                     Share::PerElement(extent(each)?)
                 }
-                Footprint::Item if region.len < items.count => return None,
+                Footprint::Item if region.len < items.count && !is_lent => return None,
                 Footprint::Item => Share::PerItem,
                 Footprint::Whole | Footprint::Windows(_) | Footprint::LowerHalf | Footprint::UpperHalf => {
                     Share::Whole
                 }
             };
-            let is_tile = tile.is_some_and(|tile| usize::from(tile) == buffers.len());
-            if let Some(per) = share.per_element().filter(|_| arg.access != Access::Read && !is_tile) {
+            if let Some(per) = share.per_element().filter(|_| arg.access != Access::Read && !is_lent) {
                 // The last element of the space may have fewer buffer elements than the others.
                 let missing = items.elements.checked_mul(per)?.checked_sub(region.len)?;
                 if missing >= per.max(1) {
@@ -250,24 +254,24 @@ impl<'a> PreparedLaunch<'a> {
 
     /// Runs the items `first..end`. `streams` permits non-temporal stores to write-only buffers.
     pub(super) fn run(&self, first: usize, end: usize, streams: bool) {
-        self.run_with((first, end), streams, (None, None));
+        self.run_with((first, end), streams, (&[], None));
     }
 
-    /// Runs the items `first..end` on their elements of a tile.
-    pub(super) fn run_tile(&self, first: usize, end: usize, tile: Tile) {
-        self.run_with((first, end), false, (Some(tile), None));
+    /// Runs the items `first..end` on their elements of tiles.
+    pub(super) fn run_tiles(&self, first: usize, end: usize, tiles: &[Tile]) {
+        self.run_with((first, end), false, (tiles, None));
     }
 
     /// Runs the item of a row on the `len` columns from `col` on, which are the elements of a tile.
     pub(super) fn run_block(&self, row: usize, (col, len): (usize, usize), tile: Tile) {
-        self.run_with((row, row + 1), false, (Some(tile), Some((col, len))));
+        self.run_with((row, row + 1), false, (&[tile], Some((col, len))));
     }
 
     fn run_with(
         &self,
         (first, end): (usize, usize),
         streams: bool,
-        (tile, block): (Option<Tile>, Option<(usize, usize)>),
+        (tiles, block): (&[Tile], Option<(usize, usize)>),
     ) {
         let (from, to) = match block {
             None => (self.items.start(first), self.items.start(end)),
@@ -296,13 +300,15 @@ impl<'a> PreparedLaunch<'a> {
             buffer.ptr = buffer.ptr.wrapping_add(buffer.first * buffer.dtype.size());
             buffer.streams = streams && buffer.access == Access::Write;
         }
-        if let Some(Tile { buffer, at }) = tile {
-            (buffers[buffer].ptr, buffers[buffer].first, buffers[buffer].len) = (at, from, to - from);
+        for &Tile { buffer, at } in tiles {
+            let buffer = &mut buffers[buffer];
+            let (from, to) = if let Share::PerItem = buffer.share { (first, end) } else { (from, to) };
+            (buffer.ptr, buffer.first, buffer.len) = (at, from, to - from);
         }
         // SAFETY: `PreparedLaunch::of` took the buffers from `at`, which checked their bytes. Each buffer
         // belongs to a tensor, whose memory is initialised and aligned to 16 bytes. Windows and the elements of
         // `own` are within their buffers (`to <= elements`), and disjoint from the windows of other items. The
-        // executor lets no other argument overlap a written one. A tile has the elements `from..to`.
+        // executor lets no other argument overlap a written one. A tile has the elements or items of the run.
         let mut args = unsafe { CpuArgs::new((first, end), &mut buffers, &self.uniforms, rows) }
             .with_grain(self.items.grain)
             .with_block(block.unwrap_or_default())

@@ -10,6 +10,7 @@
 
 #[cfg(all(test, target_arch = "x86_64"))]
 mod assembly;
+mod attention;
 mod microkernel;
 mod pack;
 mod planes;
@@ -31,6 +32,7 @@ use fusion_compiler::target::tuning_table::runtime;
 use super::launch::{PreparedLaunch, Tile, distribute};
 use super::memory::{CpuMemory, Pool};
 use crate::isa::Isa;
+use attention::Attend;
 use microkernel::{Accumulate, Microkernels, Panels};
 use pack::{Direction, Operand};
 use planes::{Layout, Planes};
@@ -87,14 +89,23 @@ pub(super) enum Failure {
 /// A launch of the same variant, with its number, whose kernel computes blocks of an operand.
 pub(super) type PreparedProducer<'a> = (usize, PreparedLaunch<'a>);
 
+/// A launch, and those whose kernels the driver runs for it.
+type Launches<'a> = (&'a PreparedLaunch<'a>, &'a [PreparedProducer<'a>]);
+
+/// Instructions of the processor, memory, and extents.
+type Context<'a> = (Isa, &'a Arc<Pool>, &'a [i64]);
+
 /// Runs a launch whose kernel finishes the tiles of a contraction.
-pub(super) fn run(
-    launch: &PreparedLaunch<'_>,
-    of: &Contraction,
-    producers: &[PreparedProducer<'_>],
-    context: (Isa, &Arc<Pool>, &[i64]),
+pub(super) fn run<'a>(
+    launch: &'a PreparedLaunch<'a>,
+    of: &'a Contraction,
+    producers: &'a [PreparedProducer<'a>],
+    context: Context<'a>,
 ) -> Result<(), Failure> {
     let launches = (launch, producers);
+    if of.attention.is_some() {
+        return Attend::new(launches, of, context).ok_or(Failure::Malformed)?.run();
+    }
     match launch.buffers.get(usize::from(of.tile)).map(|tile| tile.dtype) {
         Some(DType::F32) => Resolved::<f32>::new(launches, of, context).ok_or(Failure::Malformed)?.run(),
         Some(DType::F64) => Resolved::<f64>::new(launches, of, context).ok_or(Failure::Malformed)?.run(),
@@ -108,32 +119,16 @@ pub(super) fn run(
 
 impl<'a, T: Accumulate> Resolved<'a, T> {
     fn new(
-        (launch, producers): (&'a PreparedLaunch<'a>, &'a [PreparedProducer<'a>]),
+        (launch, producers): Launches<'a>,
         of: &Contraction,
-        (isa, pool, symbols): (Isa, &'a Arc<Pool>, &[i64]),
+        (isa, pool, symbols): Context<'a>,
     ) -> Option<Resolved<'a, T>> {
-        let direction = |axes: &[TileAxis], stride: Stride| {
-            let number = |extent: &DimExpr| usize::try_from(extent.eval(symbols)?).ok();
-            let axis = |axis: &TileAxis| Some((number(&axis.extent)?, number(stride(axis))?));
-            axes.iter().map(axis).collect::<Option<Vec<_>>>().map(Direction::new)
-        };
         let kernels = T::microkernels(isa);
-        let source =
-            |factor: Factor, windows: &plan::Windows, (axes, width): (&[TileAxis], usize), stride: Stride| {
-                let (lanes, depth) = (direction(axes, stride)?, direction(&of.depth, stride)?);
-                let windows = windows_of(windows, ([&of.batch, axes, &of.depth], stride), symbols)?;
-                let planes = windows.as_ref().and_then(|windows| Planes::new(windows, width));
-                let (buffer, blocks) = match factor {
-                    Factor::Buffer(number) => (launch.buffers.get(usize::from(number))?, None),
-                    Factor::Blocks(Blocks { launch, buffer, along_depth }) => {
-                        let is_it = |(number, _): &&PreparedProducer<'_>| *number == usize::from(launch);
-                        let (launch, buffer) = (&producers.iter().find(is_it)?.1, usize::from(buffer));
-                        (launch.buffers.get(buffer)?, Some(BlockKernel { launch, buffer, along_depth }))
-                    }
-                };
-                let operand = Operand::new(buffer.ptr, T::packer(buffer.dtype)?, lanes, depth);
-                Some(OperandSource { operand, batch: direction(&of.batch, stride)?, blocks, windows, planes })
-            };
+        let source = |factor: Factor, windows, (axes, width): (&[TileAxis], usize), stride: Stride| {
+            let axes = [&*of.batch, axes, &of.depth];
+            source((launch, producers), (factor, windows), axes, (stride, Some(width)), symbols)
+        };
+        let direction = |axes: &[TileAxis], stride| directions(axes, stride, symbols);
         let [space, left, right]: [Stride; 3] = [|axis| &axis.space, |axis| &axis.left, |axis| &axis.right];
         let mut alike = 1;
         for axis in of.batch.iter().rev() {
@@ -360,10 +355,42 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
                 count += 1;
             }
             let at = tile.wrapping_add((row - rows.0) * (cols.1 - cols.0)).cast::<u8>();
-            self.launch.run_tile(first, first + count, Tile { buffer: self.tile, at });
+            self.launch.run_tiles(first, first + count, &[Tile { buffer: self.tile, at }]);
             row += count;
         }
     }
+}
+
+/// Returns axes as one direction, by their strides.
+fn directions(axes: &[TileAxis], stride: Stride, symbols: &[i64]) -> Option<Direction> {
+    let number = |extent: &DimExpr| usize::try_from(extent.eval(symbols)?).ok();
+    let axis = |axis: &TileAxis| Some((number(&axis.extent)?, number(stride(axis))?));
+    axes.iter().map(axis).collect::<Option<Vec<_>>>().map(Direction::new)
+}
+
+/// Returns an operand with axes of the batch, the lanes and the depth. Panels have so many lanes, if windows may be
+/// packed in planes.
+fn source<'a, T: Accumulate>(
+    (launch, producers): Launches<'a>,
+    (factor, windows): (Factor, &plan::Windows),
+    axes: [&[TileAxis]; 3],
+    (stride, width): (Stride, Option<usize>),
+    symbols: &[i64],
+) -> Option<OperandSource<'a, T>> {
+    let [batch, lanes, depth] = axes;
+    let direction = |axes: &[TileAxis]| directions(axes, stride, symbols);
+    let windows = windows_of(windows, (axes, stride), symbols)?;
+    let planes = windows.as_ref().zip(width).and_then(|(windows, width)| Planes::new(windows, width));
+    let (buffer, blocks) = match factor {
+        Factor::Buffer(number) => (launch.buffers.get(usize::from(number))?, None),
+        Factor::Blocks(Blocks { launch, buffer, along_depth }) => {
+            let is_it = |(number, _): &&PreparedProducer<'_>| *number == usize::from(launch);
+            let (launch, buffer) = (&producers.iter().find(is_it)?.1, usize::from(buffer));
+            (launch.buffers.get(buffer)?, Some(BlockKernel { launch, buffer, along_depth }))
+        }
+    };
+    let operand = Operand::new(buffer.ptr, T::packer(buffer.dtype)?, direction(lanes)?, direction(depth)?);
+    Some(OperandSource { operand, batch: direction(batch)?, blocks, windows, planes })
 }
 
 /// Returns the windows that choose the elements of an operand. The axes are those of the batch, the lanes and the depth.

@@ -211,7 +211,7 @@ impl<T> PackedLanes<'_, T> {
 impl BlockKernel<'_> {
     /// Computes runs of elements, given by offset and length, from each start on. They lie one after another in
     /// memory.
-    fn compute<R: Iterator<Item = (usize, usize)>>(
+    pub(super) fn compute<R: Iterator<Item = (usize, usize)>>(
         &self,
         starts: impl Iterator<Item = usize>,
         runs: impl Fn() -> R,

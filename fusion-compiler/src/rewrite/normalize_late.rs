@@ -1,0 +1,69 @@
+//! Normalisation of the weights of a softmax after the sum of products that uses them.
+//!
+//! `sum(e * (1 / sum(e, S)) * v, S)` is `sum(e * v, S) * (1 / sum(e, S))`: the sum of the weights is needed once for each
+//! sum of products, and no weight waits for it. The order of the operations changes, so strict functions stay as
+//! they are.
+
+use super::{rebuild, uses};
+use crate::ir::dtype::Const;
+use crate::ir::graph::{AxisSet, Graph, Math, Node, NodeId, NodeKind, Reduce};
+use crate::ir::op::Op;
+
+/// Replaces sums of products with normalised weights by normalised sums.
+pub fn normalize_late(graph: Graph) -> Graph {
+    let uses = uses(&graph);
+    // Old number of each new node. Uses are counted on the old graph.
+    let mut old: Vec<usize> = Vec::new();
+    let mut next = 0;
+    rebuild(graph, |graph, node| {
+        let has_one_use = |id: NodeId| uses[old[id.0 as usize]] == 1;
+        let id = match normalized(graph, &node, has_one_use) {
+            Some(Normalized { weights, factor, values }) => {
+                let product = graph.apply(Op::Mul, &[weights, values], node.span);
+                let sum = graph.push(Node { args: vec![product], ..node.clone() });
+                graph.apply(Op::Mul, &[sum, factor], node.span)
+            }
+            None => graph.push(node),
+        };
+        old.resize(graph.nodes.len(), next);
+        next += 1;
+        id
+    })
+}
+
+/// The terms `weights * factor * values` of a sum, where the factor is the same for all terms.
+struct Normalized {
+    weights: NodeId,
+    factor: NodeId,
+    values: NodeId,
+}
+
+/// Returns the terms of a sum of products with normalised weights.
+fn normalized(graph: &Graph, node: &Node, has_one_use: impl Fn(NodeId) -> bool) -> Option<Normalized> {
+    let NodeKind::Reduce(Reduce::Sum, along) = node.kind else { return None };
+    if !node.dtype.is_float() || graph.math == Math::Strict || !has_one_use(node.args[0]) {
+        return None;
+    }
+    let [left, right] = factors(graph, node.args[0])?;
+    let of = |share: NodeId, values: NodeId| {
+        let [weights, factor] = factors(graph, share).filter(|_| has_one_use(share))?;
+        is_share(graph, (weights, factor), along).then_some(Normalized { weights, factor, values })
+    };
+    of(left, right).or_else(|| of(right, left))
+}
+
+/// Returns true for exponentials and the reciprocal of their sum along these axes.
+fn is_share(graph: &Graph, (weights, factor): (NodeId, NodeId), along: AxisSet) -> bool {
+    let is_one = |id: NodeId| graph.literal_of(id) == Some(Const::Float(1.0));
+    let total = match graph.operands_of(factor, Op::Div) {
+        Some(&[one, total]) if is_one(one) => total,
+        _ => return false,
+    };
+    graph.operands_of(weights, Op::Exp).is_some()
+        && graph.node(total).kind == NodeKind::Reduce(Reduce::Sum, along)
+        && graph.node(total).args == [weights]
+}
+
+fn factors(graph: &Graph, product: NodeId) -> Option<[NodeId; 2]> {
+    graph.operands_of(product, Op::Mul)?.try_into().ok()
+}

@@ -1,0 +1,259 @@
+//! Attention with any score function, against f64.
+
+#[path = "../devices/mod.rs"]
+mod devices;
+
+use devices::on_devices;
+use fusion::prelude::*;
+
+fuse! {
+    fn attend(scores, v, S: dim) { matmul(softmax(scores, S), v, S) }
+
+    pub(crate) fn plain(q: f32[B, H, T, C], k: f32[B, H, S, C], v: f32[B, H, S, D]) -> f32[B, H, T, D] {
+        attend(matmul(q, k, C) * rsqrt(C), v, S)
+    }
+    /// The logarithms of the sums are a second result. Heads are between queries and channels.
+    pub(crate) fn causal(
+        q: f32[B, T, H, C], k: f32[B, S, H, C], v: f32[B, S, H, D], ahead: i32
+    ) -> (f32[B, T, H, D], f32[B, T, H]) {
+        let s = if index(S) <= index(T) + ahead { matmul(q, k, C) } else { -INF };
+        (attend(s, v, S), logsumexp(s, S))
+    }
+    /// Keys and values without heads, scores with a table, and a residual.
+    pub(crate) fn biased(
+        q: f32[H, T, C], k: f32[S, C], v: f32[S, D], bias: f32[T, S], r: f32[H, T, D]
+    ) -> f32[H, T, D] {
+        relu(attend(30.0 * tanh((matmul(q, k, C) + bias) / 30.0), v, S)) + r
+    }
+    /// Weights that are no exponentials.
+    pub(crate) fn gated(q: f32[H, T, C], k: f32[H, S, C], v: f32[H, S, D]) -> f32[H, T, D] {
+        matmul(sigmoid(matmul(q, k, C)), v, S)
+    }
+    /// Factors that are computed, one of them with transcendental operations.
+    pub(crate) fn prepared(q: f32[H, T, C], k: f32[H, S, C], v: f32[H, S, D], a: f32[C]) -> f32[H, T, D] {
+        attend(matmul(q * a + 0.5, tanh(k), C), v * 2.0 - 1.0, S)
+    }
+}
+
+/// Extents: rows, keys, channels and columns of values.
+const EXTENTS: [[usize; 4]; 6] = [
+    [5, 7, 9, 3],
+    [50, 256, 16, 40],
+    [97, 300, 65, 64],
+    [1, 600, 32, 1],
+    [130, 513, 8, 33],
+    [12, 1, 300, 20],
+];
+
+/// Returns pseudo-random numbers from -1 to 1, the same for the same seed.
+fn numbers(seed: usize, count: usize) -> Vec<f32> {
+    let number = |i: usize| {
+        let bits = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(seed as u64 * 0x51ed_270b);
+        ((bits ^ bits >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    (0..count).map(number).collect()
+}
+
+/// Returns results and logarithms of sums of one head in f64, with the score of each product.
+fn expected(
+    [rows, keys, depth, cols]: [usize; 4],
+    [q, k, v]: [&dyn Fn(usize, usize) -> f64; 3],
+    score: &dyn Fn(usize, usize, f64) -> f64,
+) -> (Vec<f64>, Vec<f64>) {
+    let (mut results, mut sums) = (Vec::new(), Vec::new());
+    for row in 0..rows {
+        let product = |key: usize| (0..depth).map(|c| q(row, c) * k(key, c)).sum::<f64>();
+        let scores: Vec<f64> = (0..keys).map(|key| score(row, key, product(key))).collect();
+        let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let weights: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();
+        let sum: f64 = weights.iter().sum();
+        let value = |col: usize| (0..keys).map(|key| weights[key] * v(key, col)).sum::<f64>() / sum;
+        results.extend((0..cols).map(value));
+        let is_masked = largest == f64::NEG_INFINITY;
+        sums.push(if is_masked { largest } else { sum.ln() + largest });
+    }
+    (results, sums)
+}
+
+/// Compares numbers, where NaN is NaN.
+fn close(device: &Device, what: &str, made: &[f32], expected: &[f64]) {
+    assert_eq!(made.len(), expected.len(), "{device} {what}");
+    for (i, (&made, &expected)) in made.iter().zip(expected).enumerate() {
+        let made = f64::from(made);
+        let is_same = made == expected || made.is_nan() && expected.is_nan();
+        let is_close = (made - expected).abs() <= 3e-5 * (1.0 + expected.abs());
+        assert!(is_same || is_close, "{device} {what}: element {i}: {made}, {expected}");
+    }
+}
+
+/// Returns numbers as a tensor.
+fn tensor(device: &Device, of: &[f32], shape: &[usize]) -> Result<Tensor<f32>> {
+    Tensor::from_slice(device, of, shape)
+}
+
+#[test]
+fn softmax_of_products() {
+    on_devices(|device| {
+        for (seed, [rows, keys, depth, cols]) in EXTENTS.into_iter().enumerate() {
+            let heads = 3;
+            let lens = [rows * depth, keys * depth, keys * cols].map(|len| 2 * heads * len);
+            let [q, k, v] = [0, 1, 2].map(|i| numbers(10 * seed + i, lens[i]));
+            let made = plain(
+                &tensor(device, &q, &[2, heads, rows, depth])?,
+                &tensor(device, &k, &[2, heads, keys, depth])?,
+                &tensor(device, &v, &[2, heads, keys, cols])?,
+            )?;
+            let mut all = Vec::new();
+            for head in 0..2 * heads {
+                let at = |of: &[f32], row: usize, len: usize, col: usize, rows: usize| {
+                    f64::from(of[(head * rows + row) * len + col])
+                };
+                let q = |row, c| at(&q, row, depth, c, rows);
+                let k = |key, c| at(&k, key, depth, c, keys);
+                let v = |key, col| at(&v, key, cols, col, keys);
+                let scale = 1.0 / (depth as f64).sqrt();
+                all.extend(expected([rows, keys, depth, cols], [&q, &k, &v], &|_, _, x| x * scale).0);
+            }
+            close(device, &format!("{rows} {keys} {depth} {cols}"), &made.to_vec()?, &all);
+        }
+        Ok(())
+    });
+}
+
+/// Rows that see no key are NaN, and the logarithm of their sum is -INF.
+#[test]
+fn masks_and_logarithms_of_sums() {
+    on_devices(|device| {
+        for (seed, [rows, keys, depth, cols]) in EXTENTS.into_iter().enumerate() {
+            for ahead in [0, -3, 250] {
+                let lens = [rows * depth, keys * depth, keys * cols].map(|len| 2 * len);
+                let [q, k, v] = [0, 1, 2].map(|i| numbers(10 * seed + i, lens[i]));
+                let (made, sums) = causal(
+                    &tensor(device, &q, &[1, rows, 2, depth])?,
+                    &tensor(device, &k, &[1, keys, 2, depth])?,
+                    &tensor(device, &v, &[1, keys, 2, cols])?,
+                    ahead,
+                )?;
+                let (made, sums) = (made.to_vec()?, sums.to_vec()?);
+                for head in 0..2 {
+                    let at = |of: &[f32], row: usize, len: usize, col: usize| {
+                        f64::from(of[(row * 2 + head) * len + col])
+                    };
+                    let q = |row, c| at(&q, row, depth, c);
+                    let k = |key, c| at(&k, key, depth, c);
+                    let v = |key, col| at(&v, key, cols, col);
+                    let score = |row: usize, key: usize, x: f64| {
+                        let is_seen = key as i64 <= row as i64 + i64::from(ahead);
+                        if is_seen { x } else { f64::NEG_INFINITY }
+                    };
+                    let (results, logarithms) = expected([rows, keys, depth, cols], [&q, &k, &v], &score);
+                    let own: Vec<f32> =
+                        (0..rows * cols).map(|i| made[(i / cols * 2 + head) * cols + i % cols]).collect();
+                    close(device, "results", &own, &results);
+                    let own: Vec<f32> = (0..rows).map(|row| sums[row * 2 + head]).collect();
+                    close(device, "logarithms", &own, &logarithms);
+                }
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn tables_and_residuals() {
+    on_devices(|device| {
+        for (seed, [rows, keys, depth, cols]) in EXTENTS.into_iter().enumerate() {
+            let heads = 2;
+            let lens = [heads * rows * depth, keys * depth, keys * cols, rows * keys, heads * rows * cols];
+            let [q, k, v, bias, r] = [0, 1, 2, 3, 4].map(|i| numbers(10 * seed + i, lens[i]));
+            let made = biased(
+                &tensor(device, &q, &[heads, rows, depth])?,
+                &tensor(device, &k, &[keys, depth])?,
+                &tensor(device, &v, &[keys, cols])?,
+                &tensor(device, &bias, &[rows, keys])?,
+                &tensor(device, &r, &[heads, rows, cols])?,
+            )?;
+            let mut all = Vec::new();
+            for head in 0..heads {
+                let q = |row, c| f64::from(q[(head * rows + row) * depth + c]);
+                let k = |key, c| f64::from(k[key * depth + c]);
+                let v = |key, col| f64::from(v[key * cols + col]);
+                let score = |row: usize, key: usize, x: f64| {
+                    30.0 * ((x + f64::from(bias[row * keys + key])) / 30.0).tanh()
+                };
+                all.extend(expected([rows, keys, depth, cols], [&q, &k, &v], &score).0);
+            }
+            let all: Vec<f64> = all.iter().zip(&r).map(|(x, r)| x.max(0.0) + f64::from(*r)).collect();
+            close(device, "results", &made.to_vec()?, &all);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn weights_without_softmax_and_computed_factors() {
+    on_devices(|device| {
+        for (seed, [rows, keys, depth, cols]) in EXTENTS.into_iter().enumerate() {
+            let heads = 2;
+            let lens = [heads * rows * depth, heads * keys * depth, heads * keys * cols, depth];
+            let [q, k, v, a] = [0, 1, 2, 3].map(|i| numbers(10 * seed + i, lens[i]));
+            let tensors = (
+                tensor(device, &q, &[heads, rows, depth])?,
+                tensor(device, &k, &[heads, keys, depth])?,
+                tensor(device, &v, &[heads, keys, cols])?,
+            );
+            let made = gated(&tensors.0, &tensors.1, &tensors.2)?.to_vec()?;
+            let other = prepared(&tensors.0, &tensors.1, &tensors.2, &tensor(device, &a, &[depth])?)?;
+            let (mut all, mut others) = (Vec::new(), Vec::new());
+            for head in 0..heads {
+                let q = |row: usize, c: usize| f64::from(q[(head * rows + row) * depth + c]);
+                let k = |key: usize, c: usize| f64::from(k[(head * keys + key) * depth + c]);
+                let v = |key: usize, col: usize| f64::from(v[(head * keys + key) * cols + col]);
+                for (row, col) in (0..rows * cols).map(|i| (i / cols, i % cols)) {
+                    let product = |key| (0..depth).map(|c| q(row, c) * k(key, c)).sum::<f64>();
+                    all.push((0..keys).map(|key| v(key, col) / (1.0 + (-product(key)).exp())).sum::<f64>());
+                }
+                let q = |row, c: usize| q(row, c) * f64::from(a[c]) + 0.5;
+                let (k, v) = (|key, c| k(key, c).tanh(), |key, col| v(key, col) * 2.0 - 1.0);
+                others.extend(expected([rows, keys, depth, cols], [&q, &k, &v], &|_, _, x| x).0);
+            }
+            let size = (keys as f64).sqrt();
+            let made: Vec<f32> = made.iter().map(|x| (f64::from(*x) / size) as f32).collect();
+            let all: Vec<f64> = all.iter().map(|x| x / size).collect();
+            close(device, "gated", &made, &all);
+            close(device, "prepared", &other.to_vec()?, &others);
+        }
+        Ok(())
+    });
+}
+
+/// Parts of the keys are combined in order, so the number of threads changes no bit.
+#[test]
+fn threads_do_not_change_a_bit() {
+    let device = Device::cpu();
+    let run = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads start");
+        pool.install(|| {
+            let [q, k, v] = [0, 1, 2].map(|seed| numbers(seed, 3 * 700 * 40));
+            let [q, k, v] = [&q, &k, &v].map(|of| tensor(&device, of, &[1, 3, 700, 40]));
+            plain(&q?, &k?, &v?)?.to_vec()
+        })
+    };
+    let [one, two, seven] = [1, 2, 7].map(|threads| run(threads).expect("it runs"));
+    assert!(one == two && one == seven);
+}
+
+/// NaN of a query makes its row NaN, and NaN of a value its column of all rows.
+#[test]
+fn nan_is_not_lost() {
+    on_devices(|device| {
+        let [mut q, k, mut v] = [0, 1, 2].map(|seed| numbers(seed, 300 * 8));
+        (q[17 * 8 + 2], v[290 * 8 + 5]) = (f32::NAN, f32::NAN);
+        let [q, k, v] = [&q, &k, &v].map(|of| tensor(device, of, &[1, 1, 300, 8]));
+        let made = plain(&q?, &k?, &v?)?.to_vec()?;
+        for (i, x) in made.iter().enumerate() {
+            assert_eq!(x.is_nan(), i / 8 == 17 || i % 8 == 5, "{device}: element {i}: {x}");
+        }
+        Ok(())
+    });
+}
