@@ -46,11 +46,18 @@ const EXPM1_OF_TWICE: [f32; 5] =
 pub(super) const EXP2: [f32; 6] =
     [std::f32::consts::LN_2, 0.2402265, 0.05550353, 0.009617836, 0.0013395228, 0.00015587108];
 
+/// Exponent of the power of two that is 0 in a product with `rest(APART)`, since its bits are those of 0.
+const ZERO_POWER: f32 = -127.0 - APART as f32;
+
+/// Operand of `eˣ` whose power of two is 0. A product with 0 is exact, while processors take a hundred cycles for one
+/// that is too small for a normal number, and masks make many of them.
+const ZERO_EXP: f32 = ZERO_POWER / LOG2_E;
+
 /// Computes `eˣ`. Beyond the clamp the result is infinite or zero anyway.
 pub(crate) fn exp(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let power = Power::of(x.bits().lt(0), x);
-        let (two_to_n, r) = power.reduce(x.clamp(-104.0, 89.0));
+        let (two_to_n, r) = power.reduce(x.clamp(ZERO_EXP, 89.0));
         r.polynomial(&EXP) * two_to_n * power.rest
     })
 }
@@ -58,7 +65,7 @@ pub(crate) fn exp(b: &mut Builder<'_>, x: &[Value]) -> Value {
 /// Computes `eˣ` for `x ≤ 0`.
 pub(crate) fn exp_of_nonpositive(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
-        let (two_to_n, r) = Power::small(x).reduce(x.but(-104.0, x.lt(-104.0)));
+        let (two_to_n, r) = Power::small(x).reduce(x.but(ZERO_EXP, x.lt(ZERO_EXP)));
         r.polynomial(&times(EXP, rest(APART))) * two_to_n
     })
 }
@@ -117,7 +124,7 @@ pub(crate) fn exp_below_finite(b: &mut Builder<'_>, x: &[Value]) -> Value {
 pub(crate) fn exp2(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let power = Power::of(x.bits().lt(0), x);
-        let x = x.clamp(-151.0, 129.0);
+        let x = x.clamp(ZERO_POWER, 129.0);
         let (two_to_n, count) = power.nearest(x + power.rounder);
         exp2_near_zero(x - count) * two_to_n * power.rest
     })
@@ -190,13 +197,13 @@ fn times<const N: usize>(polynomial: [f32; N], power: f32) -> [f32; N] {
 }
 
 impl<'b> Power<'b> {
-    /// Selects the factors for −226 ≤ n ≤ 26 where `small` is true, and those for −26 ≤ n ≤ 226 elsewhere.
+    /// Selects the factors for −227 ≤ n ≤ 26 where `small` is true, and those for −26 ≤ n ≤ 226 elsewhere.
     pub(super) fn of(small: Term<'b>, like: Term<'b>) -> Power<'b> {
         let (down, up) = (Power::small(like), Power::large(like));
         Power { rounder: small.select(down.rounder, up.rounder), rest: small.select(down.rest, up.rest) }
     }
 
-    /// Returns the factors for −226 ≤ n ≤ 26.
+    /// Returns the factors for −227 ≤ n ≤ 26, where a power of −227 is 0.
     fn small(like: Term<'b>) -> Power<'b> {
         Power::apart(APART, like)
     }
