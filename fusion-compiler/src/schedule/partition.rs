@@ -43,6 +43,9 @@ pub(super) struct Partition {
     count: DimExpr,
     /// Elements along the innermost dim of a row, in runs of vectors.
     pub(super) innermost: DimExpr,
+    /// True if exponentials that are too small to change their sum become 0. Processors take a hundred cycles for products
+    /// of numbers that are almost too small for floats.
+    pub(super) flushes: bool,
 }
 
 /// Parts that go through a run of coordinates together: each takes every so many.
@@ -74,7 +77,13 @@ impl Partition {
             len,
             each: DimExpr::constant(1),
             innermost,
+            flushes: false,
         }
+    }
+
+    /// The same parts, where exponentials that are too small to change their sum become 0.
+    pub(super) fn flushing(self) -> Partition {
+        Partition { flushes: true, ..self }
     }
 
     /// The number of the last run.
@@ -199,6 +208,7 @@ fn unpartitioned(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> Op
         each: DimExpr::constant(1),
         count: product(inner),
         innermost,
+        flushes: false,
     };
     Some((partition, product(&all)))
 }

@@ -316,7 +316,7 @@ impl<'w> Attend<'w> {
             stage.store(store, state.whole.clone());
         }
         stage.fill(&[]);
-        let partition = Partition::of_tiles(work.graph, (vec![], vec![of.along]), DEPTH as i64);
+        let partition = Partition::of_tiles(work.graph, (vec![], vec![of.along]), DEPTH as i64).flushing();
         let order = [outer.as_slice(), &[partition.part]].concat();
         let temporaries = work.temporaries + scratch.len() as u16;
         let own = Work { temporaries, ..stage.work() };

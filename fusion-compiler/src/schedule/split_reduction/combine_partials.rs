@@ -275,7 +275,8 @@ impl Merge {
                 let (of, most) = (copy.of(node.args[0]), copy.of(most));
                 let mut write = GraphWriter { graph: &mut copy.graph, span: node.span };
                 let shift = write.finite(most);
-                Some(write.apply(Op::Sub, &[of, shift]))
+                let difference = write.apply(Op::Sub, &[of, shift]);
+                Some(if partition.flushes { write.unless_negligible(difference) } else { difference })
             }
             // What is compared with the largest is so with that of the part.
             Merge::FromMean { .. }

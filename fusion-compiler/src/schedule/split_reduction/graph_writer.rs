@@ -1,5 +1,7 @@
 //! Values that kernels of a split reduction compute besides those of the function, such as the number of elements of a part.
 
+use std::f64::consts::LN_2;
+
 use super::super::partition::Partition;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
@@ -25,6 +27,13 @@ impl GraphWriter<'_> {
 
     pub(super) fn literal(&mut self, value: f64) -> NodeId {
         self.graph.literal(Const::Float(value), DType::F32, self.span)
+    }
+
+    /// A number, or -∞ where its exponential changes no sum of exponentials that has one of about 0: less than 2⁻¹⁰⁰.
+    pub(super) fn unless_negligible(&mut self, x: NodeId) -> NodeId {
+        let [least, none] = [-100.0 * LN_2, f64::NEG_INFINITY].map(|number| self.literal(number));
+        let negligible = self.apply(Op::Lt, &[x, least]);
+        self.apply(Op::Select, &[negligible, none, x])
     }
 
     pub(super) fn leaf(&mut self, kind: NodeKind, dtype: DType, axes: AxisSet) -> NodeId {

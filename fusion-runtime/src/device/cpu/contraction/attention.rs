@@ -10,13 +10,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use fusion_compiler::ir::dtype::DType;
 use fusion_compiler::ir::plan::{self, Blocks, Contraction, DEPTH, StateKind};
 use fusion_compiler::target::tuning_table::runtime;
 use smallvec::SmallVec;
 
 use super::microkernel::{Accumulate, Microkernels, Panels};
-use super::pack::{Direction, Operand};
+use super::pack::Direction;
 use super::source::{BlockKernel, LaneBlock, OperandSource, PackedLanes, PanelMemory};
 use super::strips::Boxes;
 use super::{Context, Failure, Launches, PreparedProducer, Workspace, all, directions, source};
@@ -201,11 +200,10 @@ impl<'a> Attend<'a> {
         let (count, height, depth) = (rows.1 - rows.0, self.kernels.rows, self.queries.operand.depth());
         let (padded, cols) = (count.next_multiple_of(height), self.values.lanes());
         let states = self.of.state.len() * count;
-        let lens =
-            [padded * depth, count * DEPTH, count * DEPTH, padded * DEPTH, count * cols, states, states];
+        let lens = [padded * depth, count * DEPTH, count * DEPTH, count * cols, states, states];
         let memory = Workspace::<f32>::new(self.pool, lens.iter().sum())?;
         let mut ahead = 0;
-        let [queries, tile, weights, panels, sums, whole, part] = lens.map(|len| {
+        let [queries, tile, weights, sums, whole, part] = lens.map(|len| {
             ahead += len;
             memory.ptr(ahead - len)
         });
@@ -231,7 +229,7 @@ impl<'a> Attend<'a> {
             // SAFETY: the kernel has written weights of so many rows and keys.
             let weights = unsafe { std::slice::from_raw_parts_mut(weights, count * len) };
             states.combine(weights, values);
-            self.add_values((of, keys), (weights, count), (panels, sums));
+            self.add_values((of, keys), (weights, count), sums);
         }
         states.finish(self.of.is_finite, values);
         self.results((of.batch, rows), sums, &mut states);
@@ -264,18 +262,10 @@ impl<'a> Attend<'a> {
         &self,
         (of, keys): (&KeyPanels, (usize, usize)),
         (weights, count): (&[f32], usize),
-        (panels, sums): (*mut f32, *mut f32),
+        sums: *mut f32,
     ) {
         let (width, cols, len) = (self.kernels.rows, self.values.lanes(), keys.1 - keys.0);
-        let Some(packer) = f32::packer(DType::F32) else { return };
-        let directions = (Direction::new([(count, len)]), Direction::new([(len, 1)]));
-        let operand = Operand::new(weights.as_ptr().cast_mut().cast(), packer, directions.0, directions.1);
-        for first in (0..count).step_by(width) {
-            let panel = (panels.wrapping_add(first * len), width);
-            // SAFETY: the weights have these rows and keys, and there is room for all panels.
-            unsafe { operand.pack(0, (first, width.min(count - first)), (0, len), panel) };
-        }
-        let left = PackedLanes::Panels { panels: PanelMemory { first: panels, width }, depth: len, count };
+        let left = PackedLanes::Rows { first: weights.as_ptr(), apart: len, count, width };
         let right = PackedLanes::Panels { panels: self.value_panels(of, keys.0), depth: len, count: cols };
         self.multiply(left, right, (len, sums, cols, true));
     }
@@ -429,12 +419,18 @@ fn larger(a: f32, b: f32) -> f32 {
     if a.is_nan() || a > b { a } else { b }
 }
 
+/// Smallest factor of a sum that changes another one. Smaller numbers would become too small for normal floats.
+const NEGLIGIBLE: f32 = f32::from_bits((127 - 100) << 23);
+
 /// Returns the factors that make sums relative to the larger of two numbers. Sums relative to −∞ are 0, and stay so.
 fn scales(before: f32, part: f32) -> Scales {
     let shift = finite(larger(before, part));
     let factor = |of: f32| match of {
         f32::NEG_INFINITY => 0.0,
-        of => (finite(of) - shift).exp(),
+        of => match (finite(of) - shift).exp() {
+            factor if factor < NEGLIGIBLE => 0.0,
+            factor => factor,
+        },
     };
     Scales { before: factor(before), part: factor(part) }
 }

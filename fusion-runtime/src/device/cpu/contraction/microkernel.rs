@@ -17,9 +17,6 @@ use half::{bf16, f16};
 use super::pack::Packer;
 use crate::isa::Isa;
 
-/// Number of the products with steps that lie anywhere.
-const SHIFTED: usize = 2;
-
 /// Most rows of a product of panels, for any instruction set.
 const ROWS_MAX: usize = 12;
 
@@ -43,11 +40,29 @@ pub(super) struct Microkernels<T: 'static> {
     pub(super) cols: usize,
     /// Elements of a vector.
     lanes: usize,
-    /// Products by number of rows: of one and of two vectors, and of two vectors with steps that lie anywhere.
-    products: &'static [[Microkernel<T>; 3]],
+    /// Products by number of rows.
+    products: &'static [Products<T>],
     /// Positions of steps one after another, of the left and of the right panel.
     steps: [&'static [u32; DEPTH]; 2],
 }
+
+/// The microkernels of products with a number of rows.
+#[derive(Debug)]
+struct Products<T> {
+    /// Of one and of two vectors.
+    packed: [Microkernel<T>; 2],
+    /// Of two vectors, with steps that lie anywhere.
+    shifted: Microkernel<T>,
+    /// Of one and of two vectors, with rows that are not packed.
+    unpacked: [Microkernel<T>; 2],
+}
+
+/// A product of packed panels.
+const PACKED: u8 = 0;
+/// A product with steps that lie anywhere.
+const SHIFTED: u8 = 1;
+/// A product with rows that are not packed.
+const UNPACKED: u8 = 2;
 
 /// Lanes of an operand at each step of the depth. Lanes lie next to each other.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +71,8 @@ pub(super) struct Panel<T> {
     pub(super) first: *const T,
     /// Positions of the steps, if steps do not lie one after another.
     pub(super) steps: Option<*const u32>,
+    /// Elements from one lane to the next, if steps lie next to each other instead of lanes.
+    pub(super) apart: Option<usize>,
 }
 
 /// Lanes of a panel that are next to each other in the product.
@@ -104,14 +121,18 @@ impl<T: Accumulate> Microkernels<T> {
         let Panels { product, stride, adds, .. } = panels;
         let end = |runs: &[LaneRun]| runs.last().map_or(0, |run| run.lane + run.len);
         let [row_end, col_end] = [end(rows), end(cols)];
-        let (steps, shape) = match (panels.left.steps, panels.right.steps) {
-            (None, None) => ([std::ptr::null(); 2], col_end.div_ceil(self.lanes) - 1),
+        let (products, vectors) = (&self.products[row_end - 1], col_end.div_ceil(self.lanes));
+        let (function, vectors, steps) = match (panels.left.steps, panels.right.steps) {
+            (None, None) => {
+                let is_packed = panels.left.apart.is_none();
+                let functions = if is_packed { &products.packed } else { &products.unpacked };
+                (functions[vectors - 1], vectors, [std::ptr::null(); 2])
+            }
             (left, right) => {
                 let [rows, cols] = self.steps.map(|steps| steps.as_ptr());
-                ([left.unwrap_or(rows), right.unwrap_or(cols)], SHIFTED)
+                (products.shifted, 2, [left.unwrap_or(rows), right.unwrap_or(cols)])
             }
         };
-        let (function, vectors) = (self.products[row_end - 1][shape], 2.min(shape + 1));
         if let ([LaneRun { lane: 0, at: row, .. }], [LaneRun { lane: 0, at: col, .. }]) = (rows, cols)
             && col_end == vectors * self.lanes
         {
@@ -172,23 +193,26 @@ macro_rules! microkernels {
             ///
             /// See `Microkernel`.
             $(#[$attribute])*
-            unsafe fn product<const R: usize, const V: usize, const SHIFTED: bool>(panels: Panels<$t>, steps: Steps) {
+            unsafe fn product<const R: usize, const V: usize, const HOW: u8>(panels: Panels<$t>, steps: Steps) {
                 let Panels { depth, left, right, product, stride, adds } = panels;
+                let apart = left.apart.unwrap_or(1);
                 let mut sums = [[$zero; V]; R];
                 for step in 0..depth {
                     // SAFETY: the panels have `depth` steps, by the contract of `Microkernel`.
                     unsafe {
-                        let [left_at, right_at] = match SHIFTED {
-                            true => [*steps[0].add(step) as usize, *steps[1].add(step) as usize],
-                            false => [step * ROWS, step * 2 * LANES],
+                        let [left_at, right_at] = match HOW {
+                            SHIFTED => [*steps[0].add(step) as usize, *steps[1].add(step) as usize],
+                            UNPACKED => [step, step * 2 * LANES],
+                            _ => [step * ROWS, step * 2 * LANES],
                         };
+                        let apart = if HOW == UNPACKED { apart } else { 1 };
                         let (left, right) = (left.first.add(left_at), right.first.add(right_at));
                         let mut cols = [$zero; V];
                         for v in 0..V {
                             cols[v] = $load(right.add(v * LANES));
                         }
                         for r in 0..R {
-                            let row = $splat(*left.add(r));
+                            let row = $splat(*left.add(r * apart));
                             for v in 0..V {
                                 sums[r][v] = $mul_add(row, cols[v], sums[r][v]);
                             }
@@ -211,9 +235,11 @@ macro_rules! microkernels {
                 rows: ROWS,
                 cols: 2 * LANES,
                 lanes: LANES,
-                products: &[$(
-                    [product::<$number, 1, false>, product::<$number, 2, false>, product::<$number, 2, true>]
-                ),*],
+                products: &[$(Products {
+                    packed: [product::<$number, 1, PACKED>, product::<$number, 2, PACKED>],
+                    shifted: product::<$number, 2, SHIFTED>,
+                    unpacked: [product::<$number, 1, UNPACKED>, product::<$number, 2, UNPACKED>],
+                }),*],
                 steps: [&const { multiples(ROWS) }, &const { multiples(2 * LANES) }],
             };
         }

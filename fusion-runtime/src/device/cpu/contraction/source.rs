@@ -184,6 +184,8 @@ impl<T> PanelMemory<T> {
 pub(super) enum PackedLanes<'a, T> {
     /// Panels of so many lanes one after another, as long as a block of the depth.
     Panels { panels: PanelMemory<T>, depth: usize, count: usize },
+    /// Lanes that are not packed: steps of each lie next to each other, and lanes so many elements apart.
+    Rows { first: *const T, apart: usize, count: usize, width: usize },
     /// Planes of lanes that windows choose. The block begins at a step of the depth.
     Planes { panels: PanelMemory<T>, layout: &'a Layout, from: usize },
 }
@@ -194,14 +196,21 @@ impl<T> PackedLanes<'_, T> {
         match *self {
             PackedLanes::Panels { panels: PanelMemory { first, width }, depth, count } => {
                 for at in (0..count).step_by(width) {
-                    let panel = Panel { first: first.wrapping_add(at * depth), steps: None };
+                    let panel = Panel { first: first.wrapping_add(at * depth), steps: None, apart: None };
+                    run(panel, &[LaneRun { lane: 0, at, len: width.min(count - at) }]);
+                }
+            }
+            PackedLanes::Rows { first, apart, count, width } => {
+                for at in (0..count).step_by(width) {
+                    let panel =
+                        Panel { first: first.wrapping_add(at * apart), steps: None, apart: Some(apart) };
                     run(panel, &[LaneRun { lane: 0, at, len: width.min(count - at) }]);
                 }
             }
             PackedLanes::Planes { panels: PanelMemory { first, width }, layout, from } => {
                 let steps = Some(layout.steps[from..].as_ptr());
                 for (number, lanes) in layout.panels() {
-                    run(Panel { first: first.wrapping_add(number * width), steps }, lanes);
+                    run(Panel { first: first.wrapping_add(number * width), steps, apart: None }, lanes);
                 }
             }
         }

@@ -33,17 +33,23 @@ fn products_are_exact<T: Accumulate>(of: fn(f64) -> T, exact: fn(T) -> f64) {
         for (rows, cols) in
             (1..=kernels.rows).flat_map(|rows| (1..=kernels.cols).map(move |cols| (rows, cols)))
         {
-            for (depth, adds) in [(1, false), (3, true), (40, false)] {
+            let depths = [(1, false), (3, true), (40, false)].into_iter();
+            for ((depth, adds), is_packed) in depths.flat_map(|of| [(of, true), (of, false)]) {
                 let panel = |width: usize, first| -> Vec<T> {
                     (0..depth * width).map(|i| of(number(i + first))).collect()
                 };
-                let (left, right) = (panel(kernels.rows, 0), panel(kernels.cols, 5));
+                let apart = depth + 2;
+                let unpacked = (0..rows * apart).map(|i| of(number(i % apart * kernels.rows + i / apart)));
+                let (left, right) = match is_packed {
+                    true => (panel(kernels.rows, 0), panel(kernels.cols, 5)),
+                    false => (unpacked.collect(), panel(kernels.cols, 5)),
+                };
                 let stride = cols + 3;
                 let mut product = vec![of(100.0); rows * stride];
                 let panels = Panels {
                     depth,
-                    left: Panel { first: left.as_ptr(), steps: None },
-                    right: Panel { first: right.as_ptr(), steps: None },
+                    left: Panel { first: left.as_ptr(), steps: None, apart: (!is_packed).then_some(apart) },
+                    right: Panel { first: right.as_ptr(), steps: None, apart: None },
                     product: product.as_mut_ptr(),
                     stride,
                     adds,
@@ -93,8 +99,8 @@ fn lanes_between_those_of_a_product_are_left_out() {
             let mut product = vec![100.0_f32; count * stride];
             let panels = Panels {
                 depth,
-                left: Panel { first: left.as_ptr(), steps: Some(steps[0].as_ptr()) },
-                right: Panel { first: right.as_ptr(), steps: Some(steps[1].as_ptr()) },
+                left: Panel { first: left.as_ptr(), steps: Some(steps[0].as_ptr()), apart: None },
+                right: Panel { first: right.as_ptr(), steps: Some(steps[1].as_ptr()), apart: None },
                 product: product.as_mut_ptr(),
                 stride,
                 adds,
