@@ -111,6 +111,9 @@ fn attention_stores_no_scores() {
         of(scores),
         of(&format!("if index(S) <= index(T) {{ {scores} }} else {{ -INF }}")),
         of(&format!("20.0 * tanh({scores} / 20.0)")),
+        format!(
+            "pub fn f({factors}, len: i32[B]) -> {result} {{ matmul(masked_softmax({scores}, index(S) < len, S), v, S) }}"
+        ),
         format!("pub fn f({factors}) -> {result} {{ matmul(sigmoid({scores} - log(S)), v, S) }}"),
         format!(
             "pub fn f({factors}) -> ({result}, f32[B, H, T]) {{ let s = {scores}; (matmul(softmax(s, S), v, S), logsumexp(s, S)) }}"

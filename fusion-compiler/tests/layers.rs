@@ -94,6 +94,11 @@ fn statistics() {
 #[test]
 fn shares_of_a_row() {
     check_elements("softmax(x, D)", |row| map(row, |x| (x - log_sum_exp(row)).exp()));
+    check_elements("masked_softmax(x, x < 1.0, D)", |row| {
+        let seen: Vec<f64> = row.iter().copied().filter(|x| *x < 1.0).collect();
+        map(row, |x| if x < 1.0 { (x - log_sum_exp(&seen)).exp() } else { 0.0 })
+    });
+    check_elements("masked_softmax(x, x > 1e9, D)", |row| map(row, |_| 0.0));
     check_elements("log_softmax(x, D)", |row| map(row, |x| x - log_sum_exp(row)));
     let all = X.concat();
     check_elements("softmax(x, (N, D))", |row| map(row, |x| (x - log_sum_exp(&all)).exp()));

@@ -25,6 +25,16 @@ fuse! {
     ) -> f32[H, T, D] {
         relu(attend(30.0 * tanh((matmul(q, k, C) + bias) / 30.0), v, S)) + r
     }
+    /// Weights that are almost too small for floats, far from the query.
+    pub(crate) fn sloped(q: f32[T, C], k: f32[S, C], v: f32[S, D]) -> f32[T, D] {
+        let s = matmul(q, k, C) - 0.7 * abs(index(S) - index(T)) as f32;
+        attend(s, v, S)
+    }
+    /// Rows that see no key are 0.
+    pub(crate) fn masked(q: f32[T, C], k: f32[S, C], v: f32[S, D], len: i32) -> f32[T, D] {
+        let is_seen = index(S) < len - index(T);
+        matmul(masked_softmax(matmul(q, k, C), is_seen, S), v, S)
+    }
     /// Weights that are no exponentials.
     pub(crate) fn gated(q: f32[H, T, C], k: f32[H, S, C], v: f32[H, S, D]) -> f32[H, T, D] {
         matmul(sigmoid(matmul(q, k, C)), v, S)
@@ -184,6 +194,54 @@ fn tables_and_residuals() {
                 all.extend(expected([rows, keys, depth, cols], [&q, &k, &v], &score).0);
             }
             let all: Vec<f64> = all.iter().zip(&r).map(|(x, r)| x.max(0.0) + f64::from(*r)).collect();
+            close(device, "results", &made.to_vec()?, &all);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn rows_without_keys_are_zero() {
+    on_devices(|device| {
+        for (seed, [rows, keys, depth, cols]) in EXTENTS.into_iter().enumerate() {
+            for len in [0, 5, 90, 900] {
+                let [q, k, v] = [rows * depth, keys * depth, keys * cols].map(|len| numbers(seed + len, len));
+                let made = masked(
+                    &tensor(device, &q, &[rows, depth])?,
+                    &tensor(device, &k, &[keys, depth])?,
+                    &tensor(device, &v, &[keys, cols])?,
+                    len,
+                )?;
+                let q = |row, c| f64::from(q[row * depth + c]);
+                let k = |key, c| f64::from(k[key * depth + c]);
+                let v = |key, col| f64::from(v[key * cols + col]);
+                let score = |row: usize, key: usize, x: f64| {
+                    if (key as i64) < i64::from(len) - row as i64 { x } else { f64::NEG_INFINITY }
+                };
+                let all = expected([rows, keys, depth, cols], [&q, &k, &v], &score).0;
+                let all: Vec<f64> = all.into_iter().map(|x| if x.is_nan() { 0.0 } else { x }).collect();
+                close(device, "results", &made.to_vec()?, &all);
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn small_weights() {
+    on_devices(|device| {
+        for (seed, [rows, keys, depth, cols]) in EXTENTS.into_iter().enumerate() {
+            let [q, k, v] = [rows * depth, keys * depth, keys * cols].map(|len| numbers(seed + len, len));
+            let made = sloped(
+                &tensor(device, &q, &[rows, depth])?,
+                &tensor(device, &k, &[keys, depth])?,
+                &tensor(device, &v, &[keys, cols])?,
+            )?;
+            let q = |row, c| f64::from(q[row * depth + c]);
+            let k = |key, c| f64::from(k[key * depth + c]);
+            let v = |key, col| f64::from(v[key * cols + col]);
+            let score = |row: usize, key: usize, x: f64| x - 0.7 * row.abs_diff(key) as f64;
+            let all = expected([rows, keys, depth, cols], [&q, &k, &v], &score).0;
             close(device, "results", &made.to_vec()?, &all);
         }
         Ok(())

@@ -5,7 +5,6 @@
 //! they are.
 
 use super::{rebuild, uses};
-use crate::ir::dtype::Const;
 use crate::ir::graph::{AxisSet, Graph, Math, Node, NodeId, NodeKind, Reduce};
 use crate::ir::op::Op;
 
@@ -52,16 +51,20 @@ fn normalized(graph: &Graph, node: &Node, has_one_use: impl Fn(NodeId) -> bool) 
     of(left, right).or_else(|| of(right, left))
 }
 
-/// Returns true for exponentials and the reciprocal of their sum along these axes.
+/// Returns true for exponentials, and a factor that is computed from their sum along these axes.
 fn is_share(graph: &Graph, (weights, factor): (NodeId, NodeId), along: AxisSet) -> bool {
-    let is_one = |id: NodeId| graph.literal_of(id) == Some(Const::Float(1.0));
-    let total = match graph.operands_of(factor, Op::Div) {
-        Some(&[one, total]) if is_one(one) => total,
-        _ => return false,
+    let is_total = |id: NodeId| {
+        let node = graph.node(id);
+        node.kind == NodeKind::Reduce(Reduce::Sum, along) && node.args == [weights]
     };
-    graph.operands_of(weights, Op::Exp).is_some()
-        && graph.node(total).kind == NodeKind::Reduce(Reduce::Sum, along)
-        && graph.node(total).args == [weights]
+    // The reciprocal of the sum, or 0 for a sum of 0.
+    let divides = |id: &NodeId| graph.operands_of(*id, Op::Div).is_some_and(|of| is_total(of[1]));
+    let is_factor = match graph.operands_of(factor, Op::Select) {
+        Some(choices) => choices[1..].iter().any(divides),
+        None => divides(&factor),
+    };
+    let is_same_for_all = graph.node(factor).axes.intersection(along).is_empty();
+    is_factor && is_same_for_all && graph.operands_of(weights, Op::Exp).is_some()
 }
 
 fn factors(graph: &Graph, product: NodeId) -> Option<[NodeId; 2]> {
