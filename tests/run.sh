@@ -77,6 +77,7 @@ everything() {
     step "example devices" example devices
     step "example explain" run_explain
     step "example quickstart" run_quickstart
+    step "example attention" example attention 300
     step "example tonemap" run_tonemap
     step "example digits" run_digits
     step "example graph" example graph 64 128 10
@@ -203,7 +204,7 @@ run_tests() {
     local code=0
     source tests/cuda-sim/env.sh || return
     # Later steps run the examples of this build.
-    rm -f "$target"/debug/examples/{devices,digits,explain,graph,quickstart,tonemap,wgpu}
+    rm -f "$target"/debug/examples/{attention,devices,digits,explain,graph,quickstart,tonemap,wgpu}
     cargo test --quiet --package cuda-sim --no-fail-fast || code=$?
     cargo test --quiet --workspace --exclude cuda-sim --no-fail-fast --features graph || code=$?
     return "$code"
