@@ -1,7 +1,7 @@
 //! Reductions of a contraction's elements along its columns. The kernel that stores elements of a tile also
 //! combines parts of their rows, and another kernel combines the parts, so that nobody reads the elements again.
 //!
-//! A part has as many columns as a tile of the CPU, or as the smallest tile of a GPU. So the order of a sum
+//! A part has as many columns as the largest tile of the CPU, or as the smallest tile of a GPU. So the order of a sum
 //! depends on extents alone.
 
 use super::super::partition::Partition;
@@ -72,7 +72,7 @@ impl TilePartials {
         let (product, _) = Product::in_tiles(contraction, facts)?;
         let (outer, inner) = product.reduced_along(contraction, &group.cols, &group.order)?;
         let len = match facts.contractions.tiles {
-            Tiles::Driver { cols_min, .. } => cols_min.into(),
+            Tiles::Driver { cols_max, .. } => cols_max.into(),
             Tiles::Teams(shapes) => shapes.iter().map(|shape| shape.cols).min()?.into(),
         };
         if graph.axes.len() >= AXES_MAX {
