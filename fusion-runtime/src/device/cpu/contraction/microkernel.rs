@@ -49,11 +49,11 @@ pub(super) struct Microkernels<T: 'static> {
 /// The microkernels of products with a number of rows.
 #[derive(Debug)]
 struct Products<T> {
-    /// Of one and of two vectors.
+    /// Products of one and of two vectors.
     packed: [Microkernel<T>; 2],
-    /// Of two vectors, with steps that lie anywhere.
+    /// Products of two vectors, with steps that lie anywhere.
     shifted: Microkernel<T>,
-    /// Of one and of two vectors, with rows that are not packed.
+    /// Products of one and of two vectors, with rows that are not packed.
     unpacked: [Microkernel<T>; 2],
 }
 
