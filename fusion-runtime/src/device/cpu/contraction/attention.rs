@@ -54,6 +54,8 @@ unsafe impl Sync for Attend<'_> {}
 #[derive(Clone, Copy)]
 struct KeyPanels {
     batch: usize,
+    /// The first key.
+    first: usize,
     keys: *mut f32,
     values: *mut f32,
 }
@@ -127,18 +129,29 @@ impl<'a> Attend<'a> {
         let (depth, cols) = (self.keys.operand.depth(), self.values.lanes());
         let work = batches.saturating_mul(rows).saturating_mul(keys).saturating_mul(depth + cols);
         let threads = if work < runtime::PARALLEL_PRODUCTS_MIN { 1 } else { rayon::current_num_threads() };
-        let by_batches = threads == 1 || batches.is_multiple_of(threads) || batches >= 4 * threads;
+        let are_even = batches.is_multiple_of(threads) || batches >= 4 * threads;
+        let by_batches = threads == 1 || are_even || rows <= self.kernels.rows;
         let (outer, inner) = if by_batches { (threads, 1) } else { (1, threads) };
         let wanted = rows.div_ceil(runtime::ATTENTION_BOX_ROWS).max(if inner > 1 { 4 * inner } else { 1 });
         let boxes = Boxes::new((rows, self.kernels.rows), wanted);
-        let width = self.kernels.cols;
-        let key_len = keys.next_multiple_of(width) * depth;
-        let value_len = cols.next_multiple_of(width) * keys;
+        // A box that is alone has only the keys of a part at hand.
+        let is_alone = boxes.count == 1;
+        let held = if is_alone { DEPTH.min(keys) } else { keys };
+        let key_len = held.next_multiple_of(self.kernels.cols) * depth;
+        let value_len = cols.next_multiple_of(self.kernels.cols) * held;
         all(outer, batches, &|batch| {
             let memory = Workspace::<f32>::new(self.pool, key_len + value_len)?;
-            let panels = KeyPanels { batch, keys: memory.ptr(0), values: memory.ptr(key_len) };
+            let from = |first| KeyPanels { batch, first, keys: memory.ptr(0), values: memory.ptr(key_len) };
+            if is_alone {
+                let packed = |part| {
+                    let panels = from(self.part(part).0);
+                    self.pack_part(&panels, part).map(|()| panels)
+                };
+                return all(1, boxes.count, &|number| self.run_box(batch, boxes.rows(number), &packed));
+            }
+            let panels = from(0);
             all(inner, keys.div_ceil(DEPTH), &|part| self.pack_part(&panels, part))?;
-            all(inner, boxes.count, &|number| self.run_box(&panels, boxes.rows(number)))
+            all(inner, boxes.count, &|number| self.run_box(batch, boxes.rows(number), &|_| Ok(panels)))
         })
     }
 
@@ -170,14 +183,14 @@ impl<'a> Attend<'a> {
     /// Returns the panels of the keys of a part for a block of the depth.
     fn key_panels(&self, of: &KeyPanels, (first, end): (usize, usize), from: usize) -> PanelMemory<f32> {
         let (width, depth) = (self.kernels.cols, self.keys.operand.depth());
-        let ahead = first * depth + from * (end - first).next_multiple_of(width);
+        let ahead = (first - of.first) * depth + from * (end - first).next_multiple_of(width);
         PanelMemory { first: of.keys.wrapping_add(ahead), width }
     }
 
     /// Returns the panels of the values of a part.
     fn value_panels(&self, of: &KeyPanels, first: usize) -> PanelMemory<f32> {
         let width = self.kernels.cols;
-        let ahead = first * self.values.lanes().next_multiple_of(width);
+        let ahead = (first - of.first) * self.values.lanes().next_multiple_of(width);
         PanelMemory { first: of.values.wrapping_add(ahead), width }
     }
 
@@ -195,8 +208,13 @@ impl<'a> Attend<'a> {
         unsafe { self.values.pack(block, self.value_panels(of, keys.0), self.pool) }
     }
 
-    /// Computes the results of a box of rows.
-    fn run_box(&self, of: &KeyPanels, rows: (usize, usize)) -> Result<(), Failure> {
+    /// Computes the results of a box of rows. `packed` returns the keys and values of a part.
+    fn run_box(
+        &self,
+        batch: usize,
+        rows: (usize, usize),
+        packed: &dyn Fn(usize) -> Result<KeyPanels, Failure>,
+    ) -> Result<(), Failure> {
         let (count, height, depth) = (rows.1 - rows.0, self.kernels.rows, self.queries.operand.depth());
         let (padded, cols) = (count.next_multiple_of(height), self.values.lanes());
         let states = self.of.state.len() * count;
@@ -208,7 +226,7 @@ impl<'a> Attend<'a> {
             memory.ptr(ahead - len)
         });
         for depth in blocks(depth) {
-            let block = LaneBlock { batch: of.batch, lanes: rows, depth, steps: depth };
+            let block = LaneBlock { batch, lanes: rows, depth, steps: depth };
             let panels = PanelMemory { first: queries.wrapping_add(depth.0 * padded), width: height };
             // SAFETY: the operand has these rows, and there is room for all of them.
             unsafe { self.queries.pack(block, panels, self.pool)? };
@@ -221,18 +239,18 @@ impl<'a> Attend<'a> {
         };
         states.start();
         values.fill(0.0);
-        for number in self.visible_parts((of.batch, rows))? {
-            let keys = self.part(number);
+        for number in self.visible_parts((batch, rows))? {
+            let (keys, of) = (self.part(number), &packed(number)?);
             let len = keys.1 - keys.0;
             self.scores((of, keys), (queries, count), tile);
-            self.weigh((of.batch, rows), (number, len), [tile, weights], &mut states);
+            self.weigh((batch, rows), (number, len), [tile, weights], &mut states);
             // SAFETY: the kernel has written weights of so many rows and keys.
             let weights = unsafe { std::slice::from_raw_parts_mut(weights, count * len) };
             states.combine(weights, values);
             self.add_values((of, keys), (weights, count), sums);
         }
         states.finish(self.of.is_finite, values);
-        self.results((of.batch, rows), sums, &mut states);
+        self.results((batch, rows), sums, &mut states);
         Ok(())
     }
 
