@@ -6,7 +6,7 @@ use crate::fuse::attention::Attention;
 use crate::fuse::products::{NoContraction, factors};
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AxisId, AxisSet, Graph, NodeId};
-use crate::schedule::contraction::Product;
+use crate::schedule::contraction::{Product, has_ends};
 
 /// Returns the title of a product: `contraction along K: M × N`.
 pub(super) fn title(graph: &Graph, product: &Product) -> String {
@@ -30,7 +30,7 @@ pub(super) fn title_of_attention(graph: &Graph, group: &Group, of: &Attention) -
     format!("attention along {along}: {} × {}{each}", names(of.rows), names(of.cols))
 }
 
-/// Returns the title and the operations of both products of attention. All keys count, masked or not.
+/// Returns the title and the operations of both products of attention for all keys, and the keys that are skipped.
 fn class_of_attention(graph: &Graph, group: &Group, of: &Attention) -> String {
     let work =
         [(of.products, of.queries, of.keys), (of.sum, of.weights, of.values)].map(|(sum, left, right)| {
@@ -38,7 +38,14 @@ fn class_of_attention(graph: &Graph, group: &Group, of: &Attention) -> String {
             DimExpr::constant(2) * DimExpr::product(axes.iter().map(|axis| &graph.axis(axis).extent))
         });
     let [scores, sums] = work;
-    format!("{}, {} FLOP", title_of_attention(graph, group, of), (scores + sums).display(&graph.symbols))
+    let seen = match has_ends(graph, of) {
+        [false, false] => "",
+        [true, false] => ", less the keys before the first one that a row sees",
+        [false, true] => ", less the keys after the last one that a row sees",
+        [true, true] => ", less the keys outside of the interval that a row sees",
+    };
+    let title = title_of_attention(graph, group, of);
+    format!("{title}, {} FLOP{seen}", (scores + sums).display(&graph.symbols))
 }
 
 /// Returns the class of each sum of products whose factors have different axes.

@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use attention::Attend;
 use factor::FactorSource;
 pub use partials::{Partials, TilePartials};
+pub use visible::has_ends;
 
 use super::items::Grain;
 use super::pointwise::on_cpu;

@@ -36,6 +36,13 @@ pub(super) fn visible(graph: &mut Graph, of: &Attention) -> Interval {
     Bounds { graph, along: of.along }.of(condition, holds)
 }
 
+/// Returns true for the ends beyond which keys are not computed: before the first one that a row sees, and after the
+/// last one.
+pub fn has_ends(graph: &Graph, of: &Attention) -> [bool; 2] {
+    let Interval { first, last } = visible(&mut graph.clone(), of);
+    [first.is_some(), last.is_some()]
+}
+
 /// A search for the bounds of a coordinate.
 struct Bounds<'g> {
     graph: &'g mut Graph,
