@@ -149,7 +149,8 @@ fn main() -> Result<()> {
     }
     let rounds = if measuring { 15 } else { 1 };
     layers(rounds, measuring)?;
-    convolutions(rounds, measuring)
+    convolutions(rounds, measuring)?;
+    attentions(rounds, measuring)
 }
 
 /// Checks that fused, unfused and plain Rust agree, and that the chains have the stated number of operations.
@@ -364,6 +365,66 @@ fn convolutions(rounds: usize, measuring: bool) -> Result<()> {
         let flop = 18.0 * (channels * channels * side * side) as f64;
         let speed = median(rounds.iter().map(|round| 1e-9 * flop / round[0]));
         println!("  {channels:8}  {side:4}  {speed:19.1}  {:14.0}%  {:13.2}", 100.0 * of(0, 1), of(2, 1));
+    }
+    Ok(())
+}
+
+fuse! {
+    pub(crate) fn attention(q: f32[H, T, C], k: f32[H, S, C], v: f32[H, S, D]) -> f32[H, T, D] {
+        matmul(softmax(matmul(q, k, C) * rsqrt(C), S), v, S)
+    }
+    #[fuse(off)]
+    pub(crate) fn attention_unfused(q: f32[H, T, C], k: f32[H, S, C], v: f32[H, S, D]) -> f32[H, T, D] {
+        matmul(softmax(matmul(q, k, C) * rsqrt(C), S), v, S)
+    }
+    pub(crate) fn causal(q: f32[H, T, C], k: f32[H, S, C], v: f32[H, S, D]) -> f32[H, T, D] {
+        let s = if index(S) <= index(T) { matmul(q, k, C) * rsqrt(C) } else { -INF };
+        matmul(softmax(s, S), v, S)
+    }
+    #[fuse(off)]
+    pub(crate) fn causal_unfused(q: f32[H, T, C], k: f32[H, S, C], v: f32[H, S, D]) -> f32[H, T, D] {
+        let s = if index(S) <= index(T) { matmul(q, k, C) * rsqrt(C) } else { -INF };
+        matmul(softmax(s, S), v, S)
+    }
+}
+
+/// A function of queries, keys and values.
+type Attention = fn(&mut Tensor<f32>, &Tensor<f32>, &Tensor<f32>, &Tensor<f32>) -> Result<()>;
+
+/// Attention and causal attention, fused and unfused.
+const ATTENTIONS: [Attention; 4] =
+    [attention::into, attention_unfused::into, causal::into, causal_unfused::into];
+
+/// Measures attention of four heads on the CPU, and prints the ratios of times to those of the unfused forms.
+fn attentions(rounds: usize, measuring: bool) -> Result<()> {
+    let device = Device::cpu();
+    println!("\n{}, attention of 4 heads, medians of {rounds} rounds", device.name());
+    println!("  queries  channels  attention GFLOP/s  unfused/fused  causal/full  unfused/fused");
+    for (len, channels) in [(512, 64), (1024, 64), (1024, 128), (2048, 64)] {
+        let len = if measuring { len } else { len / 16 };
+        let shape = [4, len, channels];
+        let numbers = |by: usize| (0..4 * len * channels).map(|i| (i * by % 1024) as f32 / 512.0 - 1.0).collect();
+        let [q, k, v] = [7919, 6869, 5413].map(|by| Tensor::from_vec(&device, numbers(by), shape));
+        let (q, k, v, mut out) = (q?, k?, v?, Tensor::zeros(&device, shape)?);
+        let mut round = || -> Result<Vec<f64>> {
+            let mut time = |layer: &Attention| {
+                let start = Instant::now();
+                layer(&mut out, &q, &k, &v)?;
+                Ok(start.elapsed().as_secs_f64())
+            };
+            ATTENTIONS.iter().map(&mut time).collect()
+        };
+        round()?;
+        let rounds = (0..rounds).map(|_| round()).collect::<Result<Vec<_>>>()?;
+        let of = |a: usize, b: usize| median(rounds.iter().map(|round| round[a] / round[b]));
+        let flop = 16.0 * (len * len * channels) as f64;
+        let speed = median(rounds.iter().map(|round| 1e-9 * flop / round[0]));
+        println!(
+            "  {len:7}  {channels:8}  {speed:17.1}  {:13.2}  {:11.2}  {:13.2}",
+            of(1, 0),
+            of(2, 0),
+            of(3, 2)
+        );
     }
     Ok(())
 }

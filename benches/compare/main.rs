@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use fusion::prelude::{Device, Result};
 
+mod attention;
 mod extents;
 mod hand;
 mod products;

@@ -53,6 +53,16 @@ def images(workload, size):
     return [x, inputs(channels * of * 9, 2).reshape(channels, of, 3, 3)]
 
 
+def is_attention(workload):
+    return workload.startswith("attention_")
+
+
+def heads(workload, size):
+    """Returns queries, keys and values, with the extents of `attention.rs`."""
+    extents = (1, 8, {"small": 512, "huge": 4096}.get(size, 2048), int(workload.split("_")[2]))
+    return [inputs(int(np.prod(extents)), salt).reshape(extents) for salt in (1, 2, 3)]
+
+
 def is_product(workload):
     return workload.startswith("matmul_") or workload in PRODUCTS
 
@@ -89,6 +99,8 @@ def shape(workload, size):
     """Returns the shape of a workload's input, and the name without the length of rows."""
     if is_convolution(workload):
         return None, workload.split("_")[0]
+    if is_attention(workload):
+        return None, workload.rsplit("_", 1)[0]
     if is_product(workload):
         return None, workload
     if workload in ARGUMENTS:
@@ -104,6 +116,8 @@ def shape(workload, size):
 def arguments(workload, size):
     if is_convolution(workload):
         return images(workload, size)
+    if is_attention(workload):
+        return heads(workload, size)
     if is_product(workload):
         return factors(workload, size)
     extents, name = shape(workload, size)
@@ -113,6 +127,40 @@ def arguments(workload, size):
     if workload == "cross_entropy":
         found.append(np.arange(extents[0], dtype=np.int64) * 31 % width)
     return found
+
+
+def torch_attention(torch, of, name):
+    """Returns attention by PyTorch: its fused kernel, with a table of scores where it has no option for them, and flexible
+    attention under `torch.compile` without a block mask."""
+    from torch.nn.attention.flex_attention import flex_attention
+
+    masked = -float("inf")
+    slope = lambda h: torch.exp2(-(h + 1.0))
+    where = torch.where
+    modified = {
+        "attention_causal": lambda s, b, h, t, k: where(k <= t, s, masked),
+        "attention_window": lambda s, b, h, t, k: where((k <= t) & (t - k < 256), s, masked),
+        "attention_alibi": lambda s, b, h, t, k: where(k <= t, s + slope(h) * (k - t), masked),
+        "attention_softcap": lambda s, b, h, t, k: 20.0 * torch.tanh(s / 20.0),
+    }.get(name)
+    tables = {}
+
+    def table(q):
+        if name not in tables:
+            t = torch.arange(q.shape[2])
+            h = torch.arange(q.shape[1])[:, None, None]
+            zeros = torch.zeros(q.shape[1], len(t), len(t))
+            tables[name] = modified(zeros, 0, h, t[:, None], t[None, :])[None]
+        return tables[name]
+
+    def eager(q, k, v):
+        if name == "attention_softcap":
+            return torch.softmax(20.0 * torch.tanh(q @ k.mT / (20.0 * q.shape[-1] ** 0.5)), -1) @ v
+        if name in ("attention_plain", "attention_causal"):
+            return of.scaled_dot_product_attention(q, k, v, is_causal=name == "attention_causal")
+        return of.scaled_dot_product_attention(q, k, v, attn_mask=table(q))
+
+    return eager, torch.compile(lambda q, k, v: flex_attention(q, k, v, score_mod=modified), dynamic=False)
 
 
 def with_torch(workload, size, threads, device):
@@ -131,6 +179,10 @@ def with_torch(workload, size, threads, device):
         s = torch.sqrt(t * t + 1.0)
         return torch.tanh(torch.exp(-s) * y + x) * s
 
+    if is_attention(workload):
+        given = [torch.from_numpy(one).to(device) for one in arguments(workload, size)]
+        eager, flexible = torch_attention(torch, of, shape(workload, size)[1])
+        return {"torch": lambda: eager(*given), "torch.compile": lambda: flexible(*given)}
     function = {
         "gate": lambda a, b, c: torch.relu(a + b) * c,
         "chain": chain,
@@ -220,6 +272,8 @@ def with_jax(workload, size, *_):
         own = jnp.take_along_axis(x, t[:, None], -1)[:, 0]
         return (jax.nn.logsumexp(x, -1) - own).mean()
 
+    if is_attention(workload):
+        return {}
     function = {
         "gate": lambda a, b, c: jax.nn.relu(a + b) * c,
         "chain": chain,

@@ -74,9 +74,19 @@ WINDOWS = {
     "depthwise_56": "depthwise convolution 3 x 3, 64 channels of 56 x 56",
     "depthwise_14": "depthwise convolution 3 x 3, 256 channels of 14 x 14",
 }
-WORKLOADS |= PRODUCTS | WINDOWS
+# Attention of 8 heads of 2048 or 512 queries and keys.
+ATTENTION = {
+    "attention_plain_64": "attention, 64 channels",
+    "attention_plain_128": "attention, 128 channels",
+    "attention_causal_64": "causal attention, 64 channels",
+    "attention_causal_128": "causal attention, 128 channels",
+    "attention_window_64": "attention in a window of 256, 64 channels",
+    "attention_alibi_64": "causal attention with ALiBi, 64 channels",
+    "attention_softcap_64": "attention with soft-capped scores, 64 channels",
+}
+WORKLOADS |= PRODUCTS | WINDOWS | ATTENTION
 # Burn's optimizers take models instead of tensors. Short rows are workloads for the CPU.
-NOT_BURN = ("softmax_64", "layer_norm_64", "sum_8", "adamw", *WINDOWS)
+NOT_BURN = ("softmax_64", "layer_norm_64", "sum_8", "adamw", *WINDOWS, *ATTENTION)
 LENGTHS = (128, 1024, 4096, 16384, 65536)
 ON_CUDA = {
     **{name: WORKLOADS[name] for name in ("gate", "chain", "gelu", "swiglu")},

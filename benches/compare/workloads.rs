@@ -7,7 +7,7 @@ use fusion::optim::{AdamW, Arena, Optimizer};
 use fusion::prelude::*;
 use rayon::prelude::*;
 
-use crate::{Candidate, hand, products, roofline, windows};
+use crate::{Candidate, attention, hand, products, roofline, windows};
 
 fuse! {
     pub(crate) fn gate(a: f32[N], b: f32[N], c: f32[N]) -> f32[N] { relu(a + b) * c }
@@ -44,7 +44,8 @@ type Shared<T> = Rc<RefCell<T>>;
 pub(crate) fn candidates(workload: &str, size: &str, device: &Device) -> Candidates {
     let line = line(size);
     let of_factors = products::candidates(workload, size, device);
-    if let Some(product) = of_factors.or_else(|| windows::candidates(workload, size, device)) {
+    let of_factors = of_factors.or_else(|| windows::candidates(workload, size, device));
+    if let Some(product) = of_factors.or_else(|| attention::candidates(workload, size, device)) {
         return product;
     }
     match workload {
