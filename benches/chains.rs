@@ -403,7 +403,8 @@ fn attentions(rounds: usize, measuring: bool) -> Result<()> {
     for (len, channels) in [(512, 64), (1024, 64), (1024, 128), (2048, 64)] {
         let len = if measuring { len } else { len / 16 };
         let shape = [4, len, channels];
-        let numbers = |by: usize| (0..4 * len * channels).map(|i| (i * by % 1024) as f32 / 512.0 - 1.0).collect();
+        let numbers =
+            |by: usize| (0..4 * len * channels).map(|i| (i * by % 1024) as f32 / 512.0 - 1.0).collect();
         let [q, k, v] = [7919, 6869, 5413].map(|by| Tensor::from_vec(&device, numbers(by), shape));
         let (q, k, v, mut out) = (q?, k?, v?, Tensor::zeros(&device, shape)?);
         let mut round = || -> Result<Vec<f64>> {

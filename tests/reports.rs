@@ -138,7 +138,11 @@ fn attention_stores_no_scores() {
         let text = report.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
         let is_masked = ["index(S) <=", "index(S) <"].iter().any(|mask| source.contains(mask));
         let skips = text.contains("less the keys after the last one that a row sees");
-        assert_eq!((text.contains("attention along S: T × D for each B, H"), skips), (true, is_masked), "{text}");
+        assert_eq!(
+            (text.contains("attention along S: T × D for each B, H"), skips),
+            (true, is_masked),
+            "{text}"
+        );
     }
 }
 

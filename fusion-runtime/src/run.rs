@@ -290,14 +290,15 @@ fn is_empty(launch: &Launch, state: &CallState<'_>) -> Result<bool> {
     Ok(elements.ok_or_else(|| state.no_extent("the space of a kernel"))? == 0)
 }
 
-/// Allocates the temporaries of a launch that have no memory yet.
+/// Allocates the temporaries of a launch that have no memory yet, unless the launch does nothing. A launch that the driver
+/// of another one runs may have an empty space.
 fn allocate_all(
     launch: &Launch,
     state: &CallState<'_>,
     temporaries: &[Temporary],
     temps: &mut Temps,
 ) -> Result<()> {
-    if is_empty(launch, state)? {
+    if !launch.of_blocks && is_empty(launch, state)? {
         return Ok(());
     }
     launch.buffers.iter().try_for_each(|buffer| allocate(buffer.slot, state, temporaries, temps))

@@ -315,3 +315,32 @@ fn nan_is_not_lost() {
         Ok(())
     });
 }
+
+/// No columns leave the results of rows, no channels give equal scores, and no keys sums of nothing.
+#[test]
+fn empty_dims() {
+    on_devices(|device| {
+        let sizes = |rows: usize, keys: usize, depth: usize, cols: usize| -> Result<[Vec<f32>; 2]> {
+            let (made, sums) = causal(
+                &tensor(device, &numbers(1, rows * depth), &[1, rows, 1, depth])?,
+                &tensor(device, &numbers(2, keys * depth), &[1, keys, 1, depth])?,
+                &tensor(device, &numbers(3, keys * cols), &[1, keys, 1, cols])?,
+                1000,
+            )?;
+            Ok([made.to_vec()?, sums.to_vec()?])
+        };
+        let lens = |[made, sums]: [Vec<f32>; 2]| (made.len(), sums.len());
+        assert_eq!(lens(sizes(0, 9, 4, 3)?), (0, 0), "{device}");
+        let [none, sums] = sizes(5, 9, 4, 0)?;
+        let [_, others] = sizes(5, 9, 4, 2)?;
+        assert_eq!((none.len(), sums), (0, others), "{device}");
+        let [_, sums] = sizes(5, 9, 0, 2)?;
+        assert!(sums.iter().all(|sum| (sum - 9_f32.ln()).abs() < 1e-6), "{device}: {sums:?}");
+        let [q, k, v] =
+            [(5, 4), (0, 4), (0, 2)].map(|(rows, cols)| (numbers(1, rows * cols), [1, rows, cols]));
+        let made =
+            gated(&tensor(device, &q.0, &q.1)?, &tensor(device, &k.0, &k.1)?, &tensor(device, &v.0, &v.1)?)?;
+        assert_eq!(made.to_vec()?, [0.0; 10], "{device}");
+        Ok(())
+    });
+}

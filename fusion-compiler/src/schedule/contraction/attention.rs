@@ -253,7 +253,8 @@ impl<'w> Attend<'w> {
             let dims = RowSpace::of_parts(&own, facts, &partition);
             let (kernel, row_memory) = row::kernel_on_cpu(&own, facts, &dims);
             let mut made = Scheduled { row_memory, ..Scheduled::new(vec![], kernel, launched) };
-            by_items(&mut made, |slot| slot != weights.slot && slot != scores.slot);
+            let is_tile = |slot: Slot| slot == weights.slot || slot == scores.slot;
+            by_items(&mut made, |slot| is_tile(slot).then(|| DimExpr::constant(1)));
             made
         };
         let number = |slot: Slot| {
@@ -286,8 +287,8 @@ impl<'w> Attend<'w> {
         let dims = RowSpace::new(&own, facts);
         let (kernel, row_memory) = row::kernel_on_cpu(&own, facts, &dims);
         let rows = DimExpr::product(outer.iter().map(|&axis| &work.graph.axis(axis).extent));
-        let cols = space::product(dims.cols());
-        let launched = Space { rows, cols, grain: ROW, grain_min: ROW, each: DimExpr::constant(1) };
+        let cols = DimExpr::constant(1);
+        let launched = Space { rows, cols, grain: 1, grain_min: 1, each: dims.each() };
         let mut made = Scheduled { row_memory, ..Scheduled::new(vec![], kernel, launched) };
         let of_rows = |slot: Slot| {
             let mut stores = work.group.stores.iter().zip(&work.stores);
@@ -296,7 +297,7 @@ impl<'w> Attend<'w> {
                     store.order == *outer && work.operands[usize::from(buffer.0)].slot == slot
                 })
         };
-        by_items(&mut made, of_rows);
+        by_items(&mut made, |slot| if of_rows(slot) { None } else { Some(space::product(dims.cols())) });
         (made, tile)
     }
 
@@ -336,16 +337,12 @@ fn with_lent(mut work: Work<'_>, is_lent: impl Fn(Slot) -> bool) -> Work<'_> {
     work
 }
 
-/// Elements of an item, which is a whole row.
-const ROW: u32 = 1 << 30;
-
-/// Gives each item of a kernel one element of some written buffers, and its own elements of the others.
-fn by_items(made: &mut Scheduled, has_one: impl Fn(Slot) -> bool) {
+/// Gives each item of a kernel one element of a written buffer, or so many elements for each of the space.
+fn by_items(made: &mut Scheduled, each: impl Fn(Slot) -> Option<DimExpr>) {
     for (arg, buffer) in made.buffers.iter_mut().zip(&mut made.kernel.buffers) {
         if arg.access != Access::Read {
-            let elements = Footprint::Linear(DimExpr::constant(1));
-            (arg.footprint, buffer.strided) =
-                (if has_one(arg.slot) { Footprint::Item } else { elements }, false);
+            arg.footprint = each(arg.slot).map_or(Footprint::Item, Footprint::Linear);
+            buffer.strided = false;
         }
     }
 }

@@ -302,7 +302,11 @@ impl<'a> PreparedLaunch<'a> {
         }
         for &Tile { buffer, at } in tiles {
             let buffer = &mut buffers[buffer];
-            let (from, to) = if let Share::PerItem = buffer.share { (first, end) } else { (from, to) };
+            let (from, to) = match buffer.share {
+                Share::PerElement(per) => (from * per, to * per),
+                Share::PerItem => (first, end),
+                Share::Whole => (from, to),
+            };
             (buffer.ptr, buffer.first, buffer.len) = (at, from, to - from);
         }
         // SAFETY: `PreparedLaunch::of` took the buffers from `at`, which checked their bytes. Each buffer

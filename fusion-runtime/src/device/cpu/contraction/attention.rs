@@ -119,7 +119,7 @@ impl<'a> Attend<'a> {
         };
         let fits = attend.weights.items.grain() == DEPTH
             && DEPTH.is_multiple_of(kernels.cols)
-            && attend.finish.items.per_row() <= 1
+            && attend.finish.items.per_row() == 1
             && attention.state.len() <= STATES;
         fits.then_some(attend)
     }
