@@ -149,9 +149,18 @@ fn attention_stores_no_scores() {
 /// The kernel of a convolution stores parts of the sums of a batch norm, so that its result is read once on every target.
 #[test]
 fn statistics_read_no_convolution() {
-    let source = "pub fn f(x: f32[N, C, H, W], w: f32[O, C, KH = 3, KW = 3]) -> f32[N, O, P, Q] {
-        batch_norm(conv(x, w, C, (H, KH) -> P, (W, KW) -> Q, padding = 1), (N, P, Q))
-    }";
+    let sources = [
+        "pub fn f(x: f32[N, C, H, W], w: f32[O, C, KH = 3, KW = 3]) -> f32[N, O, P, Q] {
+            batch_norm(conv(x, w, C, (H, KH) -> P, (W, KW) -> Q, padding = 1), (N, P, Q))
+        }",
+        "pub fn f(x: f32[N, H, W, C], w: f32[KH = 3, KW = 3, C, O]) -> f32[N, P, Q, O] {
+            batch_norm(conv(x, w, C, (H, KH) -> P, (W, KW) -> Q, padding = 1), (N, P, Q))
+        }",
+    ];
+    sources.into_iter().for_each(reads_no_convolution);
+}
+
+fn reads_no_convolution(source: &str) {
     let Ok(Source::Items(functions, _)) = front_end(source.parse().expect("it is tokens")) else {
         panic!("{source} has no mistakes")
     };

@@ -28,6 +28,27 @@ fuse! {
         let y = tanh(conv(x, w, C, (H, KH) -> P, (W, KW) -> Q, padding = 1) + r);
         (sum(y, (P, Q)), max(y, (P, Q)), y)
     }
+    /// The channels are innermost, so the rows of tiles are reduced.
+    pub(crate) fn channels_last(
+        x: f32[N, H, W, C], w: f32[KH = 3, KW = 3, C, O], g: f32[O], b: f32[O]
+    ) -> f32[N, P, Q, O] {
+        let y = conv(x, w, C, (H, KH) -> P, (W, KW) -> Q, padding = 1);
+        let m = mean(y, (N, P, Q));
+        let v = mean((y - m) * (y - m), (N, P, Q));
+        relu((y - m) * rsqrt(v + 1e-5) * g + b)
+    }
+    /// Sums along the rows of a product, and along rows and the batch, of elements that another tensor changes.
+    pub(crate) fn of_columns(
+        a: f32[B, M, K], b: f32[K, N], r: f32[B, M, N]
+    ) -> (f32[N], f32[N], f32[B, M, N]) {
+        let y = sum(a * b, K) + r;
+        (sum(y * r, (B, M)), max(y, (B, M)), y)
+    }
+    /// One result for each column of each product.
+    pub(crate) fn of_batches(a: f32[B, M, K], b: f32[B, K, N]) -> (f32[B, N], f32[B, N], f32[B, M, N]) {
+        let y = sum(a * b, K);
+        (sum(y, M), sum(y * y, M), y)
+    }
     /// Sums along the columns of a product.
     pub(crate) fn of_products(a: f32[B, M, K], b: f32[K, N]) -> (f32[B, M], f32[M], f32[B, M, N]) {
         let y = sum(a * b, K);
@@ -174,6 +195,93 @@ fn reductions_of_products() {
             assert_eq!(sums.to_vec()?, of_rows, "{device}");
             let expected: Vec<i32> = made.chunks(n).filter_map(|row| row.iter().copied().min()).collect();
             assert_eq!(least.to_vec()?, expected, "{device}");
+        }
+        Ok(())
+    });
+}
+
+/// Returns a tensor with its second axis last.
+fn channels_last_of(x: &[f32], [n, c, positions]: [usize; 3]) -> Vec<f32> {
+    let at = |i: usize| (i / (positions * c) * c + i % c) * positions + i / c % positions;
+    (0..n * c * positions).map(|i| x[at(i)]).collect()
+}
+
+#[test]
+fn statistics_of_last_channels() {
+    on_devices(|device| {
+        for (seed, extents) in EXTENTS.into_iter().enumerate() {
+            let [n, c, o, h, w] = extents;
+            let (x, k) = (numbers(seed, n * c * h * w), numbers(seed + 9, o * c * 9));
+            let (scale, shift) = (numbers(seed + 1, o), numbers(seed + 2, o));
+            let y = convolution(extents, &x, &k);
+            let count = (n * h * w) as f64;
+            let of = |channel: usize| {
+                let y = &y;
+                (0..n).flat_map(move |image| y[(image * o + channel) * h * w..][..h * w].iter().copied())
+            };
+            let means: Vec<f64> = (0..o).map(|channel| of(channel).sum::<f64>() / count).collect();
+            let variances: Vec<f64> =
+                (0..o).map(|i| of(i).map(|y| (y - means[i]) * (y - means[i])).sum::<f64>() / count).collect();
+            let expected: Vec<f64> = (0..y.len())
+                .map(|i| {
+                    let (channel, position) = (i % o, i / o);
+                    let y = y[(position / (h * w) * o + channel) * h * w + position % (h * w)];
+                    let unit = (y - means[channel]) / (variances[channel] + 1e-5).sqrt();
+                    (unit * f64::from(scale[channel]) + f64::from(shift[channel])).max(0.0)
+                })
+                .collect();
+            let x = Tensor::from_slice(device, &channels_last_of(&x, [n, c, h * w]), [n, h, w, c])?;
+            let k: Vec<f32> = (0..k.len()).map(|i| k[i % o * c * 9 + i / o % c * 9 + i / (o * c)]).collect();
+            let k = Tensor::from_slice(device, &k, [3, 3, c, o])?;
+            let scale = Tensor::from_slice(device, &scale, [o])?;
+            let shift = Tensor::from_slice(device, &shift, [o])?;
+            let made = channels_last(&x, &k, &scale, &shift)?.to_vec()?;
+            close(device, "normalized", &made, &expected, 1.0);
+            // The order of a sum is the same in each call.
+            assert_eq!(made, channels_last(&x, &k, &scale, &shift)?.to_vec()?);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn reductions_of_columns() {
+    on_devices(|device| {
+        let mut random = Random(5);
+        // Columns of one strip and of several, parts that are whole and others.
+        for (seed, [b, m, n]) in
+            [[1, 300, 40], [2, 97, 150], [3, 192, 64], [1, 200, 600]].into_iter().enumerate()
+        {
+            let k = 20 + random.below(60);
+            let (x, y, r) =
+                (numbers(seed, b * m * k), numbers(seed + 7, b * k * n), numbers(seed + 8, b * m * n));
+            let product = |y: &[f32], own: usize| -> Vec<f64> {
+                let term = |i: usize, j: usize| {
+                    f64::from(x[i / n * k + j]) * f64::from(y[own * (i / (m * n)) + j * n + i % n])
+                };
+                (0..b * m * n).map(|i| (0..k).map(|j| term(i, j)).sum()).collect()
+            };
+            let a = Tensor::from_slice(device, &x, [b, m, k])?;
+            let shared = Tensor::from_slice(device, &y[..k * n], [k, n])?;
+            let (sums, most, made) = of_columns(&a, &shared, &Tensor::from_slice(device, &r, [b, m, n])?)?;
+            let expected: Vec<f64> = product(&y, 0).iter().zip(&r).map(|(y, r)| y + f64::from(*r)).collect();
+            close(device, "product", &made.to_vec()?, &expected, 1.0);
+            let column = |col: usize| (0..b * m).map(move |row| row * n + col);
+            let of: Vec<f64> =
+                (0..n).map(|j| column(j).map(|i| expected[i] * f64::from(r[i])).sum()).collect();
+            close(device, "sums", &sums.to_vec()?, &of, 8.0);
+            let of: Vec<f64> =
+                (0..n).map(|j| column(j).map(|i| expected[i]).fold(f64::MIN, f64::max)).collect();
+            close(device, "largest", &most.to_vec()?, &of, 1.0);
+            let (sums, squares, made) = of_batches(&a, &Tensor::from_slice(device, &y, [b, k, n])?)?;
+            let expected = product(&y, k * n);
+            close(device, "products", &made.to_vec()?, &expected, 1.0);
+            let column = |i: usize| (0..m).map(move |row| (i / n * m + row) * n + i % n);
+            let of: Vec<f64> = (0..b * n).map(|i| column(i).map(|at| expected[at]).sum()).collect();
+            close(device, "sums of batches", &sums.to_vec()?, &of, 8.0);
+            let of: Vec<f64> =
+                (0..b * n).map(|i| column(i).map(|at| expected[at] * expected[at]).sum()).collect();
+            close(device, "squares", &squares.to_vec()?, &of, 1.0);
         }
         Ok(())
     });

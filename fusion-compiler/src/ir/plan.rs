@@ -27,8 +27,8 @@ use super::kernel::IndexWidth;
 pub use super::kernel::UniformArg;
 pub use condition::{Condition, Limits};
 pub use contraction::{
-    Attention, Blocks, Contraction, DEPTH, Factor, RowState, StateKind, TileAxis, WINDOW_BOUNDS_MAX,
-    WindowBounds, Windows,
+    Attention, Blocks, Contraction, DEPTH, Factor, ROW_PART, RowParts, RowState, StateKind, TileAxis,
+    WINDOW_BOUNDS_MAX, WindowBounds, Windows,
 };
 pub use summary::{Array, ArrayKind, Boundary, GroupSummary, Summary, Traffic, VariantSummary};
 

@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 
 use attention::Attend;
 use factor::FactorSource;
+use partials::Direction;
 pub use partials::{Partials, TilePartials};
 pub use visible::has_ends;
 
@@ -31,7 +32,7 @@ use crate::fuse::products::{NoContraction, factors, obstacle};
 use crate::fuse::{Group, Load, Store};
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{Access, AxisId, AxisSet, Graph, NodeId, NodeKind, Reduce};
-use crate::ir::plan::{Condition, Contraction, TileAxis};
+use crate::ir::plan::{Condition, Contraction, RowParts, TileAxis};
 use crate::target::{Contractions, TargetFacts, Tiles};
 
 /// A sum of products, and the roles of its axes.
@@ -145,17 +146,42 @@ impl Product {
         (cols, scratch): ((u32, u32), &mut Vec<Scratch>),
     ) -> Vec<Config> {
         let mut configs = Vec::new();
-        for in_blocks in [true, false] {
-            let mut config = Config::new();
-            let mut source = |of| self.source(work, facts, (scratch, in_blocks), of, &mut config);
-            let factors = (source((self.left, "left")), source((self.right, "right")));
-            if let (Some(left), Some(right)) = factors {
-                config.push(self.finish(work, facts, (cols, scratch), [left, right]));
-                configs.push(config);
+        // Only rows with few columns are combined together.
+        let by_rows = work.partials.filter(|partials| match partials {
+            Partials::Stores(of) => of.direction == Direction::AlongRows,
+            Partials::Reads(..) => false,
+        });
+        for partials in by_rows.map(Some).into_iter().chain([None]) {
+            let mut own = Vec::new();
+            for in_blocks in [true, false] {
+                let mut config = Config::new();
+                let mut source = |of| self.source(work, facts, (scratch, in_blocks), of, &mut config);
+                let factors = (source((self.left, "left")), source((self.right, "right")));
+                if let (Some(left), Some(right)) = factors {
+                    let parts = match partials {
+                        Some(Partials::Stores(partials)) => {
+                            let (kernel, parts) = partials.of_rows(work, facts, config.len());
+                            config.push(kernel);
+                            Some(parts)
+                        }
+                        _ => None,
+                    };
+                    // A strip has all columns of the rows of a part.
+                    let cols = if parts.is_some() { (cols.1, cols.1) } else { cols };
+                    config.push(self.finish(work, facts, (cols, scratch), ([left, right], parts)));
+                    own.push(config);
+                }
+                if own.iter().flatten().all(|kernel: &Scheduled| kernel.when.is_empty()) {
+                    break;
+                }
             }
-            if configs.iter().flatten().all(|kernel| kernel.when.is_empty()) {
-                break;
+            if partials.is_some() {
+                let columns = DimExpr::product(self.cols.iter().map(|&axis| &work.graph.axis(axis).extent));
+                let are_few = Condition::AtMost(columns, cols.1.into());
+                let last = own.iter_mut().filter_map(|config| config.last_mut());
+                last.for_each(|last| last.when.push(are_few.clone()));
             }
+            configs.extend(own);
         }
         configs
     }
@@ -180,7 +206,7 @@ impl Product {
         work: &Work<'_>,
         facts: &TargetFacts,
         (cols, scratch): ((u32, u32), &mut Vec<Scratch>),
-        factors: [FactorSource; 2],
+        (factors, parts): ([FactorSource; 2], Option<RowParts>),
     ) -> Scheduled {
         let (sum, order) = (work.graph.node(self.sum), work.group.order.clone());
         // A tile has no memory of its own in the plan.
@@ -189,17 +215,22 @@ impl Product {
             scratch.len = DimExpr::constant(0);
         }
         let of_blocks = if factors.iter().any(FactorSource::is_in_blocks) { "_of_blocks" } else { "" };
-        let name = format!("{}_tiles{of_blocks}", work.name);
+        let in_parts = if parts.is_some() { "_in_parts" } else { "" };
+        let name = format!("{}_tiles{of_blocks}{in_parts}", work.name);
         let (finish, inner) = match work.partials {
-            Some(Partials::Stores(partials)) => {
+            Some(Partials::Stores(partials)) if partials.direction == Direction::AlongCols => {
                 (partials.finish(self, work, (facts, &tile), name), self.cols.clone())
             }
-            Some(Partials::Reads(..)) | None => self.elements_of_tiles(work, facts, (cols, &tile), name),
+            Some(_) | None => self.elements_of_tiles(work, facts, (cols, &tile), name),
         };
         // The kernel has one buffer for all views of a tensor, so the number is known only now.
         let number = finish.buffers.iter().position(|buffer| buffer.slot == tile.slot);
         let number = number.unwrap_or_else(|| unreachable!("the elements are computed from the sum"));
-        self.with_tiles(work, finish, (number as u16, &inner), &factors)
+        let mut finish = self.with_tiles(work, finish, (number as u16, &inner), &factors);
+        if let Some(contraction) = &mut finish.contraction {
+            contraction.parts = parts;
+        }
+        finish
     }
 
     /// Returns the kernel that computes the elements of the group from tiles of the sum, and the axes of the innermost dim
@@ -286,6 +317,7 @@ impl Product {
             right: factors[1].bind(&mut finish),
             tile,
             attention: None,
+            parts: None,
         });
         finish
     }

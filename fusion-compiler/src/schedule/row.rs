@@ -424,16 +424,18 @@ fn stage(
     }
 }
 
-/// The kernel of a team that has parts of a row for each few of its threads, next to each other.
+/// The kernel of a team that has parts of a row for each few of its threads. The threads are next to each other if they
+/// read vectors of lanes, and else take turns with rows that lie side by side.
 pub(super) fn parts_by_team(
     work: &Work<'_>,
     facts: &TargetFacts,
     (partition, threads): (&Partition, u32),
-    (index, lanes): (IndexWidth, u8),
+    (index, lanes): (IndexWidth, Option<u8>),
 ) -> Scheduled {
     let space = RowSpace::of_parts(work, facts, partition);
     let rows_per_team = threads / gpu::PART_THREADS;
-    let config = RowConfig { lanes, rows_per_team, ..RowConfig::new(team(threads, i64::MAX, 1), index) };
+    let of = RowConfig::new(team(threads, i64::MAX, 1), index);
+    let config = RowConfig { lanes: lanes.unwrap_or(1), cyclic: lanes.is_none(), rows_per_team, ..of };
     on_gpu(work, facts, &space, &config, &[])
 }
 

@@ -61,7 +61,9 @@ pub(super) struct SplitInTiles {
     pub(super) map: Vec<NodeId>,
     /// The kernel that combines what parts gave.
     pub(super) whole: Stage,
-    /// Memory for what parts gave.
+    /// The kernel that computes elements from the results, if the group stores elements.
+    pub(super) elements: Option<Stage>,
+    /// Memory for what parts gave, and for results that elements are computed from.
     pub(super) scratch: Vec<Scratch>,
 }
 
@@ -71,9 +73,10 @@ pub(super) fn in_tiles(work: &Work<'_>, partition: Partition, order: Vec<AxisId>
     let all = split.all();
     let round = split.of_order(&all, order);
     let map = split.parts(&round);
-    let rest = split.whole(&round);
+    let elements = split.whole(&round);
     let (whole, parts) = (split.stages.pop()?, split.stages.pop()?);
-    rest.is_none().then_some(SplitInTiles { parts, map, whole, scratch: split.scratch })
+    let is_last = elements.as_ref().is_none_or(|stage| stage.kind == StageKind::Elements);
+    is_last.then_some(SplitInTiles { parts, map, whole, elements, scratch: split.scratch })
 }
 
 /// How many of the ways to run a row group as a whole come first: those that are for shorter rows alone.

@@ -30,7 +30,22 @@ pub struct Contraction {
     pub tile: u16,
     /// Sums of values that the products are scores for, if they are. The tiles of the kernel are then sums.
     pub attention: Option<Attention>,
+    /// The kernel that combines parts of columns, when all elements of their rows are stored.
+    pub parts: Option<RowParts>,
 }
+
+/// The kernel of a launch that reduces columns. An item of the launch is a part, of `ROW_PART` rows with all of their
+/// columns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RowParts {
+    /// Number of the launch in the variant. The launch does not run by itself.
+    pub launch: u16,
+    /// Buffers of that launch with elements of the contraction.
+    pub elements: List<u16>,
+}
+
+/// Rows of a part of a column. The order of a sum depends on the number, so it is the same for all processors.
+pub const ROW_PART: usize = 96;
 
 /// Sums of values: `tile[b, m, d] = Σ_n weight(product[b, m, n]) · values[b, n, d]`, where the columns `n` of the
 /// products are keys.
@@ -151,17 +166,22 @@ impl Contraction {
     /// Returns true if the driver runs the kernel of a launch of the variant.
     pub fn drives(&self, launch: usize) -> bool {
         let is_weights = self.attention.as_ref().is_some_and(|of| usize::from(of.launch) == launch);
-        is_weights || self.blocks().any(|blocks| usize::from(blocks.launch) == launch)
+        let is_parts = self.parts.as_ref().is_some_and(|of| usize::from(of.launch) == launch);
+        is_weights || is_parts || self.blocks().any(|blocks| usize::from(blocks.launch) == launch)
     }
 
-    /// Returns true if a buffer of a launch that the driver runs has memory only while the kernel runs.
+    /// Returns true if a buffer of a launch that the driver runs has memory only for the items that run.
     pub fn lends(&self, launch: usize, buffer: usize) -> bool {
         let is_it = |of: u16| usize::from(of) == buffer;
         let of_weights = |of: &Attention| {
             usize::from(of.launch) == launch
                 && (is_it(of.scores) || is_it(of.weights) || of.state.iter().any(|state| is_it(state.part)))
         };
+        let of_parts = |of: &RowParts| {
+            usize::from(of.launch) == launch && of.elements.iter().any(|&element| is_it(element))
+        };
         self.attention.as_ref().is_some_and(of_weights)
+            || self.parts.as_ref().is_some_and(of_parts)
             || self.blocks().any(|of| usize::from(of.launch) == launch && is_it(of.buffer))
     }
 

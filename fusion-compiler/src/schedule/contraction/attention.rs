@@ -141,6 +141,7 @@ impl<'w> Attend<'w> {
             right: keys.bind(&mut finish),
             tile: tile_of_sums,
             attention: Some(attention),
+            parts: None,
         });
         config.push(finish);
         config

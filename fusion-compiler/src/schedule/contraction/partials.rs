@@ -1,24 +1,36 @@
-//! Reductions of a contraction's elements along its columns. The kernel that stores elements of a tile also
-//! combines parts of their rows, and another kernel combines the parts, so that nobody reads the elements again.
+//! Reductions of a contraction's elements along its columns or along its rows. Whoever stores elements of a tile also
+//! combines parts of their rows or columns, and another kernel combines the parts, so that nobody reads the elements
+//! again.
 //!
-//! A part has as many columns as the largest tile of the CPU, or as the smallest tile of a GPU. So the order of a sum
-//! depends on extents alone.
+//! A part has as many columns as the largest tile of the CPU, or as the smallest tile of a GPU; or as many rows as
+//! the boxes of the CPU are multiples of. So the order of a sum depends on extents alone.
 
 use super::super::partition::Partition;
+use super::super::pointwise::pointwise;
 use super::super::row_space::RowSpace;
 use super::super::space::{self, cols};
 use super::super::split_reduction::{Stage, in_tiles};
-use super::super::{Config, Operand, Schedule, Scheduled, Scratch, Work, row};
+use super::super::{Config, Operand, Schedule, Scheduled, Scratch, Work, column, row};
 use super::Product;
 use crate::fuse::{Load, Store};
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AXES_MAX, Access, AxisId, AxisSet, Fusing, NodeId};
 use crate::ir::kernel::{BufferId, IndexWidth};
-use crate::ir::plan::{Condition, Footprint, Slot, Space};
+use crate::ir::plan::{Condition, Footprint, ROW_PART, RowParts, Slot, Space};
 use crate::target::{TargetFacts, Tiles};
+
+/// The direction in a tile that reductions go along.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// Reductions of rows.
+    AlongCols,
+    /// Reductions of columns.
+    AlongRows,
+}
 
 /// Reductions of a group whose parts the kernels of a contraction combine.
 pub struct TilePartials {
+    pub(super) direction: Direction,
     /// Number of the temporary that has the partial results of the first reduction.
     first: u16,
     /// Memory of the partial results of each reduction.
@@ -30,6 +42,8 @@ pub struct TilePartials {
     map: Vec<NodeId>,
     /// The kernel that combines the results of parts.
     whole: Stage,
+    /// The kernel that computes elements from what is combined, if the group stores elements.
+    elements: Option<Stage>,
 }
 
 /// The use that a group makes of partial results.
@@ -62,7 +76,6 @@ impl TilePartials {
             contraction.group.stores.iter().any(|store| store.node == *node)
         };
         let is_reduction = !group.cols.is_empty()
-            && !group.stores.iter().any(|store| group.is_of_elements(store))
             && group.unrolled.is_empty()
             && group.moved.is_empty()
             && group.of_all(graph).is_empty();
@@ -70,36 +83,73 @@ impl TilePartials {
             return None;
         }
         let (product, _) = Product::in_tiles(contraction, facts)?;
-        let (outer, inner) = product.reduced_along(contraction, &group.cols, &group.order)?;
-        let len = match facts.contractions.tiles {
-            Tiles::Driver { cols_max, .. } => cols_max.into(),
-            Tiles::Teams(shapes) => shapes.iter().map(|shape| shape.cols).min()?.into(),
+        let (direction, outer) = product.direction(contraction, (&group.cols, &group.order))?;
+        let (kept, inner) = match direction {
+            Direction::AlongCols => (&product.rows, &product.cols),
+            Direction::AlongRows => (&product.cols, &product.rows),
+        };
+        let len = match (facts.contractions.tiles, direction) {
+            (Tiles::Driver { cols_max, .. }, Direction::AlongCols) => cols_max.into(),
+            (Tiles::Driver { .. }, Direction::AlongRows) => ROW_PART as i64,
+            (Tiles::Teams(shapes), Direction::AlongCols) => {
+                shapes.iter().map(|shape| shape.cols).min()?.into()
+            }
+            (Tiles::Teams(shapes), Direction::AlongRows) => {
+                shapes.iter().map(|shape| shape.rows).min()?.into()
+            }
         };
         if graph.axes.len() >= AXES_MAX {
             return None;
         }
-        let partition = Partition::of_tiles(graph, (outer, inner), len);
-        let Product { batch, rows, .. } = &product;
+        let partition = Partition::of_tiles(graph, (outer, inner.clone()), len);
+        let batch = &product.batch;
         // The rows of a tile lie next to each other for the team that has the tile, and the items of the CPU are parts
         // of the rows of the space.
-        let order = match facts.contractions.tiles {
-            Tiles::Driver { .. } => [batch.as_slice(), rows, &[partition.part]].concat(),
-            Tiles::Teams(_) => [batch.as_slice(), &[partition.part], rows].concat(),
+        let order = match (facts.contractions.tiles, direction) {
+            (Tiles::Driver { .. }, Direction::AlongCols) => {
+                [batch.as_slice(), kept, &[partition.part]].concat()
+            }
+            _ => [batch.as_slice(), &[partition.part], kept].concat(),
         };
         let mut split = in_tiles(reductions, partition.clone(), order)?;
         split.whole.name = format!("{}_of_tiles", reductions.name);
+        split.parts.name = format!("{}_in_tiles", reductions.name);
+        if let Some(elements) = &mut split.elements {
+            elements.name = format!("{}_after_tiles", reductions.name);
+        }
         let parts = split.parts.work();
         let is_line = cols(&split.parts.graph, parts.group, &parts.operands).len() == 1;
         let is_read = parts.operands.iter().all(|operand| operand.access != Access::ReadWrite);
         drop(parts);
-        (is_line && is_read).then_some(TilePartials {
+        let made = TilePartials {
+            direction,
             first: reductions.temporaries,
             scratch: split.scratch,
             partition,
             parts: split.parts,
             map: split.map,
             whole: split.whole,
-        })
+            elements: split.elements,
+        };
+        let fits = match (facts.contractions.tiles, direction) {
+            (Tiles::Driver { .. }, Direction::AlongRows) => made.is_run_of_rows(&product, contraction),
+            _ => true,
+        };
+        (is_line && is_read && fits).then_some(made)
+    }
+
+    /// Returns true if the rows of a part are contiguous elements of what the contraction stores.
+    fn is_run_of_rows(&self, product: &Product, contraction: &Work<'_>) -> bool {
+        let (lent, parts) = (self.lent(contraction), self.parts.work());
+        let mut of_contraction = parts.operands.iter().filter(|operand| lent.contains(&operand.slot));
+        let axes = [product.rows.as_slice(), &product.cols].concat();
+        product.batch.is_empty() && of_contraction.all(|operand| operand.axes == axes && !operand.moved)
+    }
+
+    /// Returns the memory that a contraction stores elements in.
+    fn lent(&self, contraction: &Work<'_>) -> Vec<Slot> {
+        let operand = |buffer: &BufferId| contraction.operands[usize::from(buffer.0)].slot;
+        contraction.stores.iter().map(operand).collect()
     }
 
     /// Returns the memory of the partial results.
@@ -117,20 +167,59 @@ impl TilePartials {
 
     /// Returns the configs of the reductions that combine partial results.
     pub(in crate::schedule) fn combined(&self, facts: &TargetFacts, when: &[Condition]) -> Vec<Config> {
-        let kernels = row::of_partials(&self.whole.work(), facts, Schedule::Column).into_iter();
-        let config = |kernel: Scheduled| {
-            let when = kernel.when.iter().chain(when).cloned().collect();
-            vec![Scheduled { when, ..kernel }]
+        let whole = row::of_partials(&self.whole.work(), facts, Schedule::Column);
+        let elements = match &self.elements {
+            Some(stage) => pointwise(&stage.work(), facts).into_iter().map(Some).collect(),
+            None => vec![None],
         };
-        kernels.map(config).collect()
+        let pairs = elements.iter().flat_map(|elements| whole.iter().map(move |whole| (whole, elements)));
+        let config = |(whole, elements): (&Scheduled, &Option<Scheduled>)| {
+            let when = whole.when.iter().chain(when).cloned().collect();
+            [Scheduled { when, ..whole.clone() }].into_iter().chain(elements.clone()).collect()
+        };
+        pairs.map(config).collect()
     }
 
-    /// Returns the kernel of a team that combines parts of the rows of a tile, which the team has stored.
-    pub(super) fn by_team(&self, facts: &TargetFacts, threads: u32, of: (IndexWidth, u8)) -> Scheduled {
+    /// Returns the kernel of a team that combines parts of the rows or columns of a tile, which the team has stored.
+    pub(super) fn by_team(
+        &self,
+        facts: &TargetFacts,
+        threads: u32,
+        (index, lanes): (IndexWidth, u8),
+    ) -> Scheduled {
+        let of = match self.direction {
+            Direction::AlongCols => (index, Some(lanes)),
+            Direction::AlongRows => (index, None),
+        };
         row::parts_by_team(&self.parts.work(), facts, (&self.partition, threads), of)
     }
 
-    /// Returns the number of parts of a row, and the columns of each but the last.
+    /// Returns the kernel of the CPU that combines parts of columns, when the rows of a part are stored, and the number of
+    /// the launch as what follows a tile.
+    pub(super) fn of_rows(
+        &self,
+        contraction: &Work<'_>,
+        facts: &TargetFacts,
+        launch: usize,
+    ) -> (Scheduled, RowParts) {
+        let (lent, mut own) = (self.lent(contraction), self.parts.work());
+        for operand in own.operands.iter_mut().filter(|operand| lent.contains(&operand.slot)) {
+            operand.access = Access::ReadWrite;
+        }
+        let mut made = column::parts(&own, facts, &self.partition, (IndexWidth::Bits64, 1));
+        made.space.grain_min = made.space.grain;
+        let mut elements = Vec::new();
+        for (i, (arg, buffer)) in made.buffers.iter_mut().zip(&mut made.kernel.buffers).enumerate() {
+            if lent.contains(&arg.slot) {
+                (arg.footprint, buffer.strided) = (Footprint::Linear(self.partition.whole()), false);
+                elements.push(i as u16);
+            }
+        }
+        let parts = RowParts { launch: launch as u16, elements: elements.into() };
+        (Scheduled { when: vec![], of_blocks: true, ..made }, parts)
+    }
+
+    /// Returns the number of parts of a row or column, and the elements of each but the last.
     pub(super) fn parts(&self) -> (DimExpr, DimExpr) {
         (self.partition.last() + DimExpr::constant(1), self.partition.whole())
     }
@@ -204,20 +293,24 @@ impl TilePartials {
 }
 
 impl Product {
-    /// Returns the axes of the batch and the columns along which reductions over these axes go, with results in this
-    /// order, if the rows of a tile are rows of the reductions.
-    fn reduced_along(
+    /// Returns the direction in tiles that reductions over these axes go along, with results in this order, and the axes
+    /// of the batch among these axes.
+    fn direction(
         &self,
         work: &Work<'_>,
-        along: &[AxisId],
-        results: &[AxisId],
-    ) -> Option<(Vec<AxisId>, Vec<AxisId>)> {
+        (along, results): (&[AxisId], &[AxisId]),
+    ) -> Option<(Direction, Vec<AxisId>)> {
         let Product { batch, rows, cols, .. } = self;
         let along: AxisSet = along.iter().copied().collect();
         let (outer, kept): (Vec<AxisId>, Vec<AxisId>) = batch.iter().partition(|axis| along.contains(**axis));
-        let is_all = outer.iter().chain(cols).copied().collect::<AxisSet>() == along;
-        let is_in_order = work.group.order == [kept.as_slice(), &outer, rows, cols].concat()
-            && results == [kept.as_slice(), rows].concat();
-        (is_all && is_in_order).then(|| (outer, cols.clone()))
+        if work.group.order != [kept.as_slice(), &outer, rows, cols].concat() {
+            return None;
+        }
+        let directions = [(Direction::AlongCols, cols, rows), (Direction::AlongRows, rows, cols)];
+        let found = directions.into_iter().find(|(_, reduced, left)| {
+            outer.iter().chain(reduced.iter()).copied().collect::<AxisSet>() == along
+                && results == [kept.as_slice(), left].concat()
+        });
+        found.map(|(direction, ..)| (direction, outer))
     }
 }

@@ -9,7 +9,7 @@
 use super::super::body::{Addressing, Body, Level, Place, is_large};
 use super::super::space::{SpaceDim, bytes, dims_along, product, width_conditions, widths};
 use super::super::{Config, Scheduled, Scratch, Work};
-use super::{Partials, Product};
+use super::{Direction, Partials, Product};
 use crate::fuse::Load;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
@@ -407,37 +407,42 @@ impl<'w> Tiled<'w> {
         body.item.extend(halves);
     }
 
-    /// Combines the parts of the rows of a tile, if reductions read what parts give. The team reads the elements that it
-    /// has stored.
+    /// Combines parts of the rows or columns of a tile, if reductions read what parts give. The team reads the elements
+    /// that it has stored.
     fn combine_parts(&self, body: &mut Body<'_>, (of, [row, col]): (Option<Value>, [Value; 2])) {
         let Some(Partials::Stores(partials)) = self.work.partials.filter(|_| self.stores_partials()) else {
             return;
         };
-        let TileShape { rows: height, threads, .. } = self.config.shape;
+        let TileShape { rows: height, cols: width, threads, .. } = self.config.shape;
         let lanes = if self.config.aligned { VECTOR as u8 } else { 1 };
         let kernel = partials.by_team(self.facts, threads, (self.config.index, lanes));
         let (count, len) = partials.parts();
-        let [rows, parts, len] = [&product(&self.dims[1]), &count, &len].map(|extent| body.extent(extent));
-        let (one, height) = (body.top().index(1), body.top().index(height.into()));
-        let per_tile = i64::from(self.config.shape.cols);
+        let [_, rows, cols, _] = &self.dims;
+        // Parts go along one side of the tile, and the other side has as many results.
+        let ((along, most_along), (other, most, extent)) = match partials.direction {
+            Direction::AlongCols => ((col, width), (row, height, product(rows))),
+            Direction::AlongRows => ((row, height), (col, width, product(cols))),
+        };
+        let [extent, parts, len] = [&extent, &count, &len].map(|extent| body.extent(extent));
+        let (one, most) = (body.top().index(1), body.top().index(most.into()));
         let (first, end) = {
             let mut b = body.item();
-            let width = b.index(per_tile);
-            let past = b.apply(Op::Add, &[col, width]);
-            let [first, last] = [col, past].map(|col| b.apply(Op::IntDiv, &[col, len]));
+            let most = b.index(most_along.into());
+            let past = b.apply(Op::Add, &[along, most]);
+            let [first, last] = [along, past].map(|at| b.apply(Op::IntDiv, &[at, len]));
             (first, b.apply(Op::Min, &[last, parts]))
         };
         let (var, mut inside) = (body.top().declare(INDEX), Vec::new());
         let mut b = body.writer(&mut inside);
-        // Rows of one part of one product lie next to each other.
+        // Results of one part of one product lie next to each other.
         let before = of.map_or(var, |product| {
             let before = b.apply(Op::Mul, &[product, parts]);
             b.apply(Op::Add, &[before, var])
         });
-        let before = b.apply(Op::Mul, &[before, rows]);
-        let start = b.apply(Op::Add, &[before, row]);
-        let left = b.apply(Op::Sub, &[rows, row]);
-        let count = b.apply(Op::Min, &[left, height]);
+        let before = b.apply(Op::Mul, &[before, extent]);
+        let start = b.apply(Op::Add, &[before, other]);
+        let left = b.apply(Op::Sub, &[extent, other]);
+        let count = b.apply(Op::Min, &[left, most]);
         let last = b.apply(Op::Add, &[start, count]);
         body.set_threads(kernel.kernel.threads);
         inside.push(body.append_rows((kernel.kernel, &kernel.buffers), (start, last)));

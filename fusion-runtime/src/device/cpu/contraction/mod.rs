@@ -26,7 +26,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fusion_compiler::ir::dim::DimExpr;
 use fusion_compiler::ir::dtype::DType;
-use fusion_compiler::ir::plan::{self, Blocks, Contraction, DEPTH, Factor, TileAxis, WINDOW_BOUNDS_MAX};
+use fusion_compiler::ir::plan::{
+    self, Blocks, Contraction, DEPTH, Factor, ROW_PART, TileAxis, WINDOW_BOUNDS_MAX,
+};
 use fusion_compiler::target::tuning_table::runtime;
 
 use super::launch::{PreparedLaunch, Tile, distribute};
@@ -56,6 +58,8 @@ struct Resolved<'a, T: 'static> {
     cols: usize,
     /// Number of adjacent coordinates of the batch that have the same left operand.
     alike: usize,
+    /// The launch that combines parts of columns.
+    parts: Option<&'a PreparedLaunch<'a>>,
     pool: &'a Arc<Pool>,
 }
 
@@ -137,9 +141,19 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
             }
             alike *= usize::try_from(axis.extent.eval(symbols)?).ok()?;
         }
+        let parts = of.parts.as_ref().map(|parts| {
+            let is_it = |(number, _): &&PreparedProducer<'_>| *number == usize::from(parts.launch);
+            producers.iter().find(is_it).map(|(_, launch)| launch)
+        });
+        let parts = match parts {
+            // A part has all columns.
+            Some(parts) => Some(parts.filter(|of| of.items.per_row() <= 1 && launch.items.per_row() <= 1)?),
+            None => None,
+        };
         Some(Resolved {
             launch,
             alike,
+            parts,
             kernels,
             left: source(of.left, &of.windows[0], (&of.rows, kernels.rows), left)?,
             right: source(of.right, &of.windows[1], (&of.cols, kernels.cols), right)?,
@@ -160,13 +174,14 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
         // Threads with as many strips of almost equal lengths share nothing.
         let are_even = strips.count.is_multiple_of(threads) && strips.are_alike;
         let by_strips = threads == 1 || are_even || strips.count >= 2 * threads;
+        // Parts of columns are those of a box.
+        let unit = if self.parts.is_some() { ROW_PART } else { self.kernels.rows };
         // A box that is alone in its strip packs each column once, and has only a block of the depth at hand.
         let is_one_box = rows <= if by_strips { runtime::BOX_ROWS } else { self.kernels.rows };
         if self.right.planes.is_none() && (is_one_box || depth > runtime::SHARED_DEPTH_MAX) {
             // A thread that is done takes one of the boxes that are left.
             let wanted = if by_strips { 1 } else { (4 * threads).div_ceil(strips.count.max(1)) };
-            let boxes =
-                Boxes::new((rows, self.kernels.rows), rows.div_ceil(runtime::LONE_BOX_ROWS).max(wanted));
+            let boxes = Boxes::new((rows, unit), rows.div_ceil(runtime::LONE_BOX_ROWS).max(wanted));
             return all(threads, strips.count * boxes.count, &|task| {
                 let strip = strips.strip(task / boxes.count);
                 self.lone_box(strip, boxes.rows(task % boxes.count))
@@ -174,7 +189,7 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
         }
         let (outer, inner) = if by_strips { (threads, 1) } else { (1, threads) };
         let wanted = rows.div_ceil(runtime::BOX_ROWS).max(4 * inner).next_multiple_of(inner);
-        let boxes = Boxes::new((rows, self.kernels.rows), wanted);
+        let boxes = Boxes::new((rows, unit), wanted);
         all(outer, strips.count, &|task| {
             let strip = strips.strip(task);
             let layout = self.right.layout(strip.cols, self.kernels.cols);
@@ -338,6 +353,9 @@ impl<'a, T: Accumulate> Resolved<'a, T> {
         for product in 0..products {
             let tile = tile.wrapping_add(product * count * cols);
             self.finish((of.batch.0 + product, rows, of.cols), tile);
+        }
+        if let Some(parts) = self.parts {
+            parts.run(rows.0 / ROW_PART, rows.1.div_ceil(ROW_PART), false);
         }
         Ok(())
     }
