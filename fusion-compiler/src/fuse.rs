@@ -110,7 +110,6 @@ pub enum Reason {
 
 /// Fuses a graph. Kernels bind the parameters in `twice` as two buffers: old and new value.
 pub fn fuse(graph: &Graph, facts: &TargetFacts, twice: &BTreeSet<ParamId>) -> Grouping {
-    let graph = &loops::for_target(graph, facts);
     let budget = Budget::new(facts, twice);
     let mut cuts = BTreeMap::new();
     if graph.fusing == Fusing::Off {

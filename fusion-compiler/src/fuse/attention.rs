@@ -83,11 +83,7 @@ impl Attention {
 
     /// Returns an attention among other values of a group.
     fn within(graph: &Graph, group: &Group) -> Option<Attention> {
-        if !graph.attends
-            || graph.math == Math::Strict
-            || graph.fusing == Fusing::Off
-            || graph.axes.len() >= AXES_MAX
-        {
+        if graph.math == Math::Strict || graph.fusing == Fusing::Off || graph.axes.len() >= AXES_MAX {
             return None;
         }
         let reduces: Vec<NodeId> =

@@ -5,7 +5,6 @@
 //! loop saves kernels, except along rows of a few elements, which would leave most of a team idle. An axis is
 //! also looped on targets where a loop over its elements is faster and costs no kernel.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::products::has_tiles;
@@ -13,16 +12,8 @@ use super::rules::Budget;
 use super::{Group, Grouping, Reason, Store, fuse, is_column_major, load_order};
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AxisSet, Graph, NodeKind, ParamId};
+use crate::target::TargetFacts;
 use crate::target::tuning_table::gpu;
-use crate::target::{TargetFacts, Tiles};
-
-/// Returns the graph as a target computes it.
-pub(super) fn for_target<'g>(graph: &'g Graph, facts: &TargetFacts) -> Cow<'g, Graph> {
-    match facts.contractions.tiles {
-        Tiles::Driver { .. } => Cow::Owned(Graph { attends: true, ..graph.clone() }),
-        Tiles::Teams(_) => Cow::Borrowed(graph),
-    }
-}
 
 /// Fuses a graph for targets with these facts. Each target's graph has its own set of looped axes.
 pub fn fuse_for(mut graph: Graph, facts: &[TargetFacts]) -> Vec<(Graph, Grouping)> {
@@ -31,8 +22,7 @@ pub fn fuse_for(mut graph: Graph, facts: &[TargetFacts]) -> Vec<(Graph, Grouping
         (graph, fused) = better;
     }
     let twice = fused.iter().flat_map(|fused| fused.double_buffered.clone()).collect();
-    let one =
-        |(fused, facts)| with_long_loops((for_target(&graph, facts).into_owned(), fused), facts, &twice);
+    let one = |(fused, facts)| with_long_loops((graph.clone(), fused), facts, &twice);
     fused.into_iter().zip(facts).map(one).collect()
 }
 

@@ -322,8 +322,6 @@ pub struct Graph {
     pub math: Math,
     /// Fixed axes that are iterated over in loops, however few elements they have.
     pub looped: AxisSet,
-    /// True if one kernel of the target computes attention.
-    pub attends: bool,
     /// True if all tensors share one shape of any rank. The only axis is then the number of elements.
     pub any_shape: bool,
 }
@@ -343,7 +341,6 @@ impl Graph {
             fusing: Fusing::On,
             math: Math::Accurate,
             looped: AxisSet::EMPTY,
-            attends: false,
             any_shape: false,
         }
     }

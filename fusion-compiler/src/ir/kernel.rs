@@ -302,7 +302,8 @@ pub enum Stmt {
         /// Reductions of the lanes.
         folds: Vec<Fold>,
     },
-    /// Reduces values of a team's threads and gives each thread the result. GPUs only.
+    /// Reduces values of a team's threads and gives each thread the result, or reduces the columns of each row of a tile.
+    /// GPUs only.
     ///
     /// All threads of the team reach the statement. `legalize` lowers the reduction to shuffles, shared
     /// memory and barriers.
@@ -447,8 +448,8 @@ pub struct Kernel {
 pub struct ThreadMap {
     /// Number of threads in a team, a power of two; 1 if each thread works alone.
     pub team: u32,
-    /// Rows that a team works on at a time, a power of two. Only the threads that share a row combine their
-    /// values.
+    /// Rows that a team works on at a time, or rows of tiles that different threads have, a power of two. Only the
+    /// threads that share a row combine their values.
     pub rows: u32,
     /// True if a thread's row is its number modulo `rows`; else consecutive threads share a row.
     pub cyclic: bool,

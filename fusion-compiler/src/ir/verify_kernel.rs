@@ -111,7 +111,12 @@ impl<'k> Verifier<'k> {
                 if self.branched {
                     return Err("threads combine what not all of them have".into());
                 }
-                self.fold(fold, Lanes::ONE)?;
+                let lanes = fold.over.first().map_or(Lanes::ONE, |&value| self.kernel.ty(value).lanes);
+                let is_one = lanes == Lanes::ONE || lanes.is_tile();
+                if !is_one {
+                    return Err("threads combine single elements or tiles".into());
+                }
+                self.fold(fold, lanes)?;
             }
             Stmt::StoreShared(id, index, value) => self.shared(*id, *index, self.kernel.ty(*value))?,
             Stmt::AsyncCopy(copy) => self.async_copy(copy)?,
@@ -269,7 +274,8 @@ impl<'k> Verifier<'k> {
         self.enter(&given, body, &next)
     }
 
-    /// Verifies a fold. The combined values have `lanes`, and all other values have one lane.
+    /// Verifies a fold. The combined values have `lanes`. The results have an element for each row of a tile, and all
+    /// other values have one lane.
     fn fold(&mut self, fold: &'k Fold, lanes: Lanes) -> Result<(), String> {
         let Fold { over, times, identity, left, right, body, results, out } = fold;
         if let Some(times) = times {
@@ -279,7 +285,12 @@ impl<'k> Verifier<'k> {
             self.known(*times)?;
             self.expect(*times, self.kernel.ty(over[0]))?;
         }
-        for part in [identity, left, right, results, out] {
+        let of_rows = match lanes {
+            Lanes::Tile(rows, _) => Lanes::Tile(rows, 1),
+            _ => Lanes::ONE,
+        };
+        let one = Lanes::ONE;
+        for (part, own) in [(identity, one), (left, one), (right, one), (results, one), (out, of_rows)] {
             if part.len() != over.len() {
                 return Err(format!("a fold of {} values makes {}", over.len(), part.len()));
             }
@@ -287,7 +298,7 @@ impl<'k> Verifier<'k> {
                 self.known(*value)?;
                 self.known(*over)?;
                 self.expect(*over, Type { lanes, ..self.kernel.ty(*value) })?;
-                self.expect(*value, Type { lanes: Lanes::ONE, ..self.kernel.ty(*over) })?;
+                self.expect(*value, Type { lanes: own, ..self.kernel.ty(*over) })?;
             }
         }
         if body.iter().any(|stmt| !matches!(stmt, Stmt::Let(_, expr) if expr.is_pure())) {

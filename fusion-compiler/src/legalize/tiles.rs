@@ -1,14 +1,16 @@
 //! Tiles → the elements that each thread of a team has. The only code that knows how threads share a tile.
 //!
-//! A thread has some rows of the tile that a product makes, and vectors of columns in these rows. Values are
-//! computed where a product or a store needs them, in the elements that it needs: a factor for the copy of its
-//! tile to shared memory, all others in the elements that the thread has of the product, or stores of it.
+//! A thread has some rows of the tiles that products make, and vectors of columns in these rows. All tiles of a kernel
+//! have the same rows, and threads next to each other share these. Values are computed where a product, a reduction or
+//! a store needs them, in the elements that it needs: a factor for the copy of its tile to shared memory, all others in
+//! the elements that the thread has of a product, or stores of it.
 //!
 //! Invariant: every element is computed by one thread in one order, so the sum of a product is one chain over
 //! the steps of the kernel's loop.
 
 mod matrices;
 mod panels;
+mod reduce;
 mod store;
 
 use rustc_hash::FxHashMap;
@@ -19,8 +21,8 @@ use panels::{Copy, Pipeline};
 
 use crate::ir::dtype::DType;
 use crate::ir::kernel::{
-    Address, AsyncCopy, Builder, Builtin, Carried, Expr, Kernel, Lanes, LoopKind, Panels, Shared, Stmt, Type,
-    Uniform, Value, statements,
+    Address, AsyncCopy, Builder, Builtin, Carried, Expr, Kernel, Lanes, LoopKind, Panels, Shared, Stmt,
+    ThreadMap, Type, Uniform, Value, statements,
 };
 use crate::ir::op::Op;
 
@@ -34,14 +36,17 @@ pub fn tiles(mut kernel: Kernel) -> Kernel {
     let mut body = std::mem::take(&mut kernel.body);
     let mut definitions = FxHashMap::default();
     define(&kernel, &body, 0, &mut definitions);
-    let is_product = |(_, made): &(&Value, &Definition)| matches!(made.expr, Expr::Product(..));
-    let Some(product) = definitions.iter().find(is_product).map(|(value, _)| *value) else {
+    let products = definitions.iter().filter(|(_, made)| matches!(made.expr, Expr::Product(..)));
+    let mut tiles: Vec<(u16, u16)> = products.map(|(value, _)| tile_of(&kernel, *value)).collect();
+    tiles.sort_unstable();
+    let Some(&(rows, cols)) = tiles.first() else {
         kernel.body = body;
         return kernel;
     };
-    let Lanes::Tile(rows, cols) = kernel.ty(product).lanes else { unreachable!("a product is a tile") };
-    let threads = kernel.threads.team;
-    let panels = kernel.threads.panels;
+    debug_assert!(tiles.iter().all(|tile| tile.0 == rows), "the tiles of a kernel have the same rows");
+    let widths: Vec<u16> = tiles.iter().map(|tile| tile.1).collect();
+    let kernel_threads = kernel.threads;
+    let ThreadMap { team: threads, panels, .. } = kernel_threads;
     let warp = (panels == Panels::Matrices).then(|| WarpTile::new((rows, cols), threads));
     let Kernel { types, uniforms, shared, .. } = &mut kernel;
     let mut lowering = Tiles {
@@ -53,7 +58,12 @@ pub fn tiles(mut kernel: Kernel) -> Kernel {
         copies: FxHashMap::default(),
         thread: Value(0),
         threads,
-        shape: warp.map_or_else(|| Shape::new((rows, cols), threads), WarpTile::shape),
+        shape: match (warp, &widths[..]) {
+            (Some(warp), _) => warp.shape(),
+            (None, [_]) => Shape::new((rows, cols), threads),
+            (None, _) => Shape::shared(rows, kernel_threads),
+        },
+        widths,
         panels,
         warp,
         held: Held::default(),
@@ -62,6 +72,14 @@ pub fn tiles(mut kernel: Kernel) -> Kernel {
     lowering.body(&mut body);
     kernel.body = body;
     kernel
+}
+
+/// Returns the rows and columns of a product.
+fn tile_of(kernel: &Kernel, product: Value) -> (u16, u16) {
+    match kernel.ty(product).lanes {
+        Lanes::Tile(rows, cols) => (rows, cols),
+        _ => unreachable!("a product is a tile"),
+    }
 }
 
 /// The expression of a value of tiles, and the number of bodies around it.
@@ -83,7 +101,7 @@ fn define(kernel: &Kernel, body: &[Stmt], depth: usize, all: &mut FxHashMap<Valu
     }
 }
 
-/// Numbers of elements that a thread has of the tile of a product.
+/// Numbers of elements that a thread has of the tiles of products.
 #[derive(Clone, Copy)]
 struct Shape {
     /// Rows next to each other, which are read at once.
@@ -92,12 +110,12 @@ struct Shape {
     runs: u16,
     /// Rows from the start of a run to the start of the next one.
     row_step: u16,
-    /// Number of vectors in a row.
-    vectors: u16,
-    /// Columns from the start of a vector to the start of the next one.
-    col_step: u16,
     /// Number of columns of a vector.
     width: u16,
+    /// Number of threads whose vectors of a row lie next to each other.
+    across: u16,
+    /// Number of parts of a row that different threads have.
+    parts: u16,
 }
 
 impl Shape {
@@ -107,19 +125,39 @@ impl Shape {
         let fits = |vectors: &u16| each / (vectors * VECTOR) <= vectors * VECTOR;
         let vectors = (0..).map(|bits| 1 << bits).find(fits).unwrap_or_else(|| unreachable!("one fits"));
         let own_rows = each / (vectors * VECTOR);
-        let run = own_rows.min(VECTOR);
-        let (row_step, col_step) = (rows / (own_rows / run), cols / vectors);
-        Shape { run, runs: own_rows / run, row_step, vectors, col_step, width: VECTOR }
+        Shape::of_rows((rows, own_rows), cols / vectors / VECTOR)
+    }
+
+    /// Returns the elements of tiles whose rows several threads share.
+    fn shared(rows: u16, threads: ThreadMap) -> Shape {
+        Shape::of_rows((rows, rows / threads.rows as u16), threads.per_row() as u16)
+    }
+
+    /// Gives a thread so many of the rows.
+    fn of_rows((rows, own): (u16, u16), across: u16) -> Shape {
+        let run = own.min(VECTOR);
+        let runs = own / run;
+        Shape { run, runs, row_step: rows / runs, width: VECTOR, across, parts: 1 }
+    }
+
+    /// Returns the number of columns from the start of a vector to the start of the next one.
+    fn col_step(self) -> u16 {
+        self.width * self.across
+    }
+
+    /// Returns the number of vectors in a row of a tile with so many columns.
+    fn vectors(self, cols: u16) -> u16 {
+        cols / self.parts / self.col_step()
     }
 }
 
-/// The elements of the tile of a product that the thread at hand has.
+/// The elements of the tiles of products that the thread at hand has.
 #[derive(Clone, Default)]
 struct Held {
     /// First row of each run.
     runs: Vec<Value>,
     rows: Vec<Value>,
-    /// First column of each vector.
+    /// First column of each vector in a row of the widest tile.
     cols: Vec<Value>,
 }
 
@@ -174,6 +212,8 @@ struct Tiles<'k> {
     thread: Value,
     threads: u32,
     shape: Shape,
+    /// Numbers of columns of the products, in order.
+    widths: Vec<u16>,
     panels: Panels,
     /// The tile of a warp, if matrices in its registers are multiplied.
     warp: Option<WarpTile>,
@@ -197,15 +237,16 @@ impl Tiles<'_> {
 
     /// Finds the elements that the thread at hand has of a product.
     fn hold(&mut self, out: &mut Vec<Stmt>) {
-        let Shape { run, runs, row_step, vectors, col_step, width } = self.shape;
-        let warp = self.warp;
+        let Shape { run, runs, row_step, width, across, .. } = self.shape;
+        let (warp, col_step) = (self.warp, self.shape.col_step());
+        let vectors = self.widths.last().map_or(0, |&cols| self.shape.vectors(cols));
         let mut b = self.builder(out);
         let thread = b.builtin(Builtin::TeamId);
         let (row, col) = match warp {
             Some(warp) => warp.first_element(&mut b, thread),
             None => {
                 // The vectors of a run of columns belong to one thread each.
-                let (row, col) = divided(&mut b, thread, col_step / width);
+                let (row, col) = divided(&mut b, thread, across);
                 (times(&mut b, row, run), times(&mut b, col, width))
             }
         };
@@ -217,11 +258,22 @@ impl Tiles<'_> {
         self.held = Held { runs: starts, rows, cols };
     }
 
-    /// Returns the vectors that the thread has in these rows of a product, row by row.
-    fn vectors(&self, rows: &[Value]) -> Vec<Elements> {
-        let Held { cols, .. } = &self.held;
-        let vector = |row, col| Elements { row, col, along: Some(Along::Cols) };
-        rows.iter().flat_map(|&row| cols.iter().map(move |&col| vector(row, col))).collect()
+    /// Returns the elements that the thread has in these rows of a tile with the lanes of a value, row by row: vectors, or one
+    /// element of each row.
+    fn elements_in(&self, rows: &[Value], of: Value) -> Vec<Elements> {
+        let cols = self.cols(of);
+        let along = self.own(of, Elements { row: rows[0], col: rows[0], along: Some(Along::Cols) }).along;
+        let elements = |row, col| Elements { row, col, along };
+        rows.iter().flat_map(|&row| cols.iter().map(move |&col| elements(row, col))).collect()
+    }
+
+    /// Returns the first column of each vector in a row of a tile with the lanes of a value. A row of one column has one
+    /// element.
+    fn cols(&self, of: Value) -> &[Value] {
+        let Lanes::Tile(_, cols) = self.types[of.0 as usize].lanes else {
+            unreachable!("a value without rows and columns has one element")
+        };
+        &self.held.cols[..usize::from(self.shape.vectors(cols).max(1))]
     }
 
     fn block(&mut self, body: Vec<Stmt>, depth: usize, out: &mut Vec<Stmt>) {
@@ -235,6 +287,9 @@ impl Tiles<'_> {
                 Stmt::If { cond, body } if self.definitions.contains_key(&cond) => {
                     self.store(cond, &body, out)
                 }
+                Stmt::AllReduce(fold) if self.types[fold.over[0].0 as usize].lanes.is_tile() => {
+                    self.reduce(&fold, out)
+                }
                 stmt => out.push(stmt),
             }
         }
@@ -245,6 +300,7 @@ impl Tiles<'_> {
         statements(body).any(|stmt| match stmt {
             Stmt::Let(value, _) => self.types[value.0 as usize].lanes.is_tile(),
             Stmt::If { cond, .. } => self.types[cond.0 as usize].lanes.is_tile(),
+            Stmt::AllReduce(fold) => self.types[fold.over[0].0 as usize].lanes.is_tile(),
             _ => false,
         })
     }
@@ -260,10 +316,13 @@ impl Tiles<'_> {
         let before = self.known.clone();
         let is_tile = |one: &Carried| self.types[one.var.0 as usize].lanes.is_tile();
         let (tiles, mut carried): (Vec<Carried>, Vec<Carried>) = carried.into_iter().partition(is_tile);
-        let vectors = self.vectors(&self.held.rows);
-        let each = || tiles.iter().flat_map(|tile| vectors.iter().map(move |&vector| (tile, vector)));
+        let of_tile = |tile: Carried| {
+            let elements = self.elements_in(&self.held.rows, tile.var);
+            elements.into_iter().map(move |elements| (tile, elements))
+        };
+        let each: Vec<(Carried, Elements)> = tiles.into_iter().flat_map(of_tile).collect();
         let (mut own, mut outs) = (Vec::new(), Vec::new());
-        for (tile, vector) in each() {
+        for &(tile, vector) in &each {
             let start = self.vector(tile.start, vector, out);
             let ty = self.types[start.0 as usize];
             let mut b = self.builder(out);
@@ -275,7 +334,7 @@ impl Tiles<'_> {
         let mut inside = Vec::new();
         carried.extend(self.advance(&mut inside));
         self.block(body, depth + 1, &mut inside);
-        for (own, (tile, vector)) in own.iter_mut().zip(each()) {
+        for (own, (tile, vector)) in own.iter_mut().zip(each) {
             own.next = self.vector(tile.next, vector, &mut inside);
         }
         carried.extend(own);
@@ -292,6 +351,7 @@ impl Tiles<'_> {
         for stmt in body {
             if let Stmt::Let(_, Expr::Product(_, left, right)) = stmt
                 && !self.panels.are_copied()
+                && !self.is_held(*left)
             {
                 for (factor, is_left) in [(*left, true), (*right, false)] {
                     for (elements, _) in self.copy(factor, is_left, out).elements {

@@ -7,6 +7,7 @@
 //! products and elements (`tiles.rs`), or two where there are few tiles (`parts.rs`).
 
 mod attention;
+mod attention_tiles;
 mod factor;
 mod few;
 mod partials;

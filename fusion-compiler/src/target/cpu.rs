@@ -32,6 +32,7 @@ pub(super) const FACTS: TargetFacts = TargetFacts {
             cols_min: cpu::CONTRACTION_TILE_COLS_MIN,
             cols_max: cpu::CONTRACTION_TILE_COLS,
         },
+        attention: &[],
         parts: None,
     },
 };

@@ -53,6 +53,8 @@ pub struct Contractions {
     pub depth_min: i64,
     /// Way in which tiles are computed.
     pub tiles: Tiles,
+    /// Tiles of attention that teams compute, those with the fewest columns first.
+    pub attention: &'static [AttentionShape],
     /// Parts of the depth, if different teams compute them where there are few tiles.
     pub parts: Option<DepthParts>,
 }
@@ -99,6 +101,21 @@ pub struct TileShape {
     pub elements_min: i64,
     /// Way in which the team multiplies.
     pub panels: Panels,
+}
+
+/// A tile of attention that a team of threads computes. All numbers are powers of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttentionShape {
+    /// Number of queries.
+    pub rows: u16,
+    /// Number of keys at a time: four for each of the threads that share rows.
+    pub keys: u16,
+    /// Number of columns of the values.
+    pub cols: u16,
+    /// Steps of the depth of scores between two barriers.
+    pub depth: u16,
+    /// Number of threads of the team.
+    pub threads: u32,
 }
 
 /// Bytes along the depth of a panel of matrices.
@@ -267,6 +284,7 @@ pub(super) const GPU_CONTRACTIONS: Contractions = Contractions {
     cols_min: gpu::CONTRACTION_COLS_MIN,
     depth_min: gpu::CONTRACTION_DEPTH_MIN,
     tiles: Tiles::Teams(&[TileShape::SMALL]),
+    attention: &[AttentionShape { rows: 64, keys: 32, cols: 64, depth: 8, threads: 128 }],
     parts: None,
 };
 

@@ -11,8 +11,8 @@ mod wgsl;
 #[cfg(feature = "compile")]
 pub(crate) use facts::team;
 pub use facts::{
-    Columns, Contractions, DepthParts, LINE_PADDING, Longest, PANEL_BYTES, PANEL_PADDING, PANEL_STAGES,
-    Parts, RowMemory, TargetFacts, Team, TileShape, Tiles, Vectors,
+    AttentionShape, Columns, Contractions, DepthParts, LINE_PADDING, Longest, PANEL_BYTES, PANEL_PADDING,
+    PANEL_STAGES, Parts, RowMemory, TargetFacts, Team, TileShape, Tiles, Vectors,
 };
 #[cfg(feature = "compile")]
 pub(crate) use ptx::CLUSTER_MAX;

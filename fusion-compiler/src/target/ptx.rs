@@ -1,8 +1,8 @@
 //! NVIDIA GPUs.
 
 use super::facts::{
-    Contractions, DepthParts, GPU_COLUMNS, GPU_CONTRACTIONS, GPU_PARTS, Longest, PANEL_BYTES, RowMemory,
-    TargetFacts, Team, TileShape, Tiles, Vectors, team,
+    AttentionShape, Contractions, DepthParts, GPU_COLUMNS, GPU_CONTRACTIONS, GPU_PARTS, Longest, PANEL_BYTES,
+    RowMemory, TargetFacts, Team, TileShape, Tiles, Vectors, team,
 };
 use super::tuning_table::{gpu, ptx};
 use crate::ir::graph::UNROLLED_MAX;
@@ -24,7 +24,12 @@ pub(super) const FACTS: TargetFacts = TargetFacts {
     unrolled_max: UNROLLED_MAX,
     parts: GPU_PARTS,
     columns: GPU_COLUMNS,
-    contractions: Contractions { tiles: Tiles::Teams(&TILES), parts: Some(DEPTH_PARTS), ..GPU_CONTRACTIONS },
+    contractions: Contractions {
+        tiles: Tiles::Teams(&TILES),
+        attention: &ATTENTION,
+        parts: Some(DEPTH_PARTS),
+        ..GPU_CONTRACTIONS
+    },
 };
 
 /// Teams of NVIDIA GPUs, smallest first. Short rows share a warp, because the cost of a warp for each row does
@@ -83,6 +88,14 @@ const LARGE: TileShape = TileShape {
     elements_min: ptx::LARGE_TILE_ELEMENTS_MIN,
     panels: Panels::Stored,
 };
+
+/// Tiles of attention: 16 threads share 8 rows.
+const ATTENTION: [AttentionShape; 2] = [of_values(64), of_values(128)];
+
+/// Returns a tile of attention for values with so many columns.
+const fn of_values(cols: u16) -> AttentionShape {
+    AttentionShape { rows: 64, keys: 64, cols, depth: 16, threads: 128 }
+}
 
 /// Parts of the depth of contractions.
 const DEPTH_PARTS: DepthParts = DepthParts {

@@ -43,8 +43,8 @@ impl WarpTile {
 
     /// Returns the elements of a thread.
     pub(super) fn shape(self) -> Shape {
-        let WarpTile { rows, cols, .. } = self;
-        Shape { run: 1, runs: rows / 8, row_step: 8, vectors: cols / 8, col_step: 8, width: 2 }
+        let rows = self.rows;
+        Shape { run: 1, runs: rows / 8, row_step: 8, width: 2, across: 4, parts: self.across }
     }
 
     /// Returns the first row and column of a thread's warp.
@@ -107,7 +107,7 @@ impl Tiles<'_> {
         let Some(pipeline) = self.pipeline.clone() else { unreachable!("copies bring the panels") };
         let dtype = self.shared[usize::from(pipeline.memory.0)].dtype;
         let held = self.held.clone();
-        let vectors = self.vectors(&held.rows);
+        let vectors = self.elements_in(&held.rows, sum);
         let pairs: Vec<Value> = vectors.iter().map(|&vector| self.vector(sum, vector, out)).collect();
         let (cols, across) = (held.cols.len(), usize::from(warp.cols / MATRIX));
         let mut b = self.builder(out);
@@ -268,7 +268,7 @@ fn lane_of(b: &mut Builder<'_>, value: Value, lane: u8) -> Value {
     b.bind(ty, Expr::Lane(value, lane))
 }
 
-fn packed(b: &mut Builder<'_>, lanes: &[Value]) -> Value {
+pub(super) fn packed(b: &mut Builder<'_>, lanes: &[Value]) -> Value {
     let ty = Type { lanes: Lanes::Const(lanes.len() as u8), ..b.ty(lanes[0]) };
     b.bind(ty, Expr::Pack(lanes.iter().copied().collect()))
 }

@@ -3,7 +3,7 @@
 //! Threads compute the elements of a panel and store them, or asynchronous copies bring them some steps of the depth
 //! ahead. A panel has a line for each step of the depth. Panels of matrices are `matrices.rs`'s.
 
-use super::{Along, Definition, Elements, Held, INDEX, Tiles, VECTOR, divided, plus, times};
+use super::{Along, Definition, Elements, INDEX, Tiles, VECTOR, divided, plus, times};
 use crate::ir::dtype::DType;
 use crate::ir::kernel::{
     ASYNC_COPY_BYTES, Address, AsyncCopy, Builder, Carried, Expr, Lanes, LoopKind, Scope, Shared, SharedId,
@@ -67,8 +67,8 @@ pub(super) struct Panel {
 }
 
 /// The lines of a panel of elements.
-struct Lines {
-    dtype: DType,
+pub(super) struct Lines {
+    pub(super) dtype: DType,
     rows: u16,
     cols: u16,
     is_left: bool,
@@ -83,22 +83,33 @@ struct Lines {
 }
 
 impl Lines {
+    /// Returns lines of a right factor for so many steps.
+    pub(super) fn of_steps(self, steps: u16) -> Lines {
+        Lines { rows: steps, steps, ..self }
+    }
+
+    /// Returns the largest number of elements next to each other that all of the threads copy at once, if there are as many.
+    pub(super) fn width(&self, threads: u32) -> u16 {
+        let vectors = u32::from(self.rows) * u32::from(self.cols) / u32::from(VECTOR);
+        if self.is_vector && vectors >= threads { VECTOR } else { 1 }
+    }
+
     /// Returns true if elements next to each other in the tensor are so in a line.
     fn are_in_order(&self) -> bool {
         (self.along == Along::Rows) == self.is_left
     }
 
-    fn len(&self) -> u16 {
+    pub(super) fn len(&self) -> u16 {
         self.steps * self.stride
     }
 }
 
 /// The places in panels that a thread reads, of the left and of the right factor.
-struct PanelReads {
+pub(super) struct PanelReads {
     /// Memory of each panel, and elements from one line to the next.
-    panels: [(SharedId, u16); 2],
+    pub(super) panels: [(SharedId, u16); 2],
     /// Elements of the first line that the vectors at hand begin with.
-    firsts: [Vec<Value>; 2],
+    pub(super) firsts: [Vec<Value>; 2],
 }
 
 impl Tiles<'_> {
@@ -189,7 +200,7 @@ impl Tiles<'_> {
     }
 
     /// Finds the lines of a factor's panel.
-    fn lines(&self, factor: Value, is_left: bool) -> Lines {
+    pub(super) fn lines(&self, factor: Value, is_left: bool) -> Lines {
         let Type { dtype, lanes: Lanes::Tile(rows, cols) } = self.types[factor.0 as usize] else {
             unreachable!("a factor is a tile")
         };
@@ -207,14 +218,13 @@ impl Tiles<'_> {
         let lines = self.lines(factor, is_left);
         self.shared.push(Shared { dtype: lines.dtype, len: SharedLen::Fixed(lines.len().into()) });
         let memory = SharedId(self.shared.len() as u16 - 1);
-        let width = if lines.is_vector { VECTOR } else { 1 };
-        let copy = self.copy_of(&lines, (memory, 0), width, out);
+        let copy = self.copy_of(&lines, (memory, 0), lines.width(self.threads), out);
         self.copies.insert(factor, copy.clone());
         copy
     }
 
     /// Shares the elements of a panel between the threads, `width` elements next to each other at a time.
-    fn copy_of(
+    pub(super) fn copy_of(
         &mut self,
         lines: &Lines,
         (memory, start): (SharedId, u16),
@@ -249,8 +259,8 @@ impl Tiles<'_> {
         Copy { memory, stride, apart, elements }
     }
 
-    /// Computes the elements of both factors and stores them in their panels.
-    pub(super) fn store_panels(&mut self, factors: [(Value, &Copy); 2], out: &mut Vec<Stmt>) {
+    /// Computes the elements of factors and stores them in their panels.
+    pub(super) fn store_panels<const N: usize>(&mut self, factors: [(Value, &Copy); N], out: &mut Vec<Stmt>) {
         for (factor, copy) in factors {
             for &(elements, place) in &copy.elements {
                 let made = self.vector(factor, elements, out);
@@ -313,6 +323,9 @@ impl Tiles<'_> {
         if let Some(warp) = self.warp {
             return self.matrix_product(value, sum, warp, out);
         }
+        if self.is_held(left) {
+            return self.product_of_held(value, [sum, left, right], out);
+        }
         let panels = self.pipeline.as_ref().map(|pipeline| (pipeline.stage, pipeline.panels.clone()));
         let (copies, starts) = match panels {
             Some((stage, panels)) => {
@@ -330,9 +343,9 @@ impl Tiles<'_> {
         let Lanes::Tile(_, depth) = self.types[left.0 as usize].lanes else {
             unreachable!("a factor is a tile")
         };
-        let vectors = self.vectors(&self.held.rows);
+        let vectors = self.elements_in(&self.held.rows, sum);
         let sums: Vec<Value> = vectors.iter().map(|&vector| self.vector(sum, vector, out)).collect();
-        let Held { runs, cols, .. } = self.held.clone();
+        let (runs, cols) = (self.held.runs.clone(), self.cols(sum).to_vec());
         let mut b = self.builder(out);
         let mut from = |firsts: Vec<Value>, side: usize| match starts {
             Some(starts) => {
@@ -387,7 +400,7 @@ impl Tiles<'_> {
     }
 
     /// Adds the products of so many steps.
-    fn multiply_steps(
+    pub(super) fn multiply_steps(
         &mut self,
         of: &PanelReads,
         steps: u16,

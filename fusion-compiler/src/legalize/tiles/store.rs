@@ -50,20 +50,24 @@ impl Tiles<'_> {
     /// Stores the elements that the thread at hand has and for which the condition is true. A loop over some rows
     /// at a time stores elements of many operations, so the text has the operations of few elements.
     pub(super) fn store(&mut self, cond: Value, body: &[Stmt], out: &mut Vec<Stmt>) {
+        if matches!(self.types[cond.0 as usize].lanes, Lanes::Tile(_, 1)) {
+            return self.store_rows(cond, body, out);
+        }
         let (held, operands) = (self.held.clone(), self.row_operands(cond, body));
+        let cols = self.cols(cond).to_vec();
         if self.warp.is_some() {
             return self.store_from_memory((cond, body), &operands, out);
         }
         let before = self.known.clone();
         let (row, count) = (held.rows[0], held.rows.len());
         for &value in &operands.cols {
-            for &col in &held.cols {
+            for &col in &cols {
                 self.element(value, Elements { row, col, along: Some(Along::Cols) }, out);
             }
         }
-        let at_once = operands.at_once(count, held.cols.len());
+        let at_once = operands.at_once(count, cols.len());
         if at_once == count {
-            self.store_vectors((cond, body), &self.vectors(&held.rows), out);
+            self.store_vectors((cond, body), &self.elements_in(&held.rows, cond), out);
             self.known = before;
             return;
         }
@@ -74,10 +78,13 @@ impl Tiles<'_> {
         let rows = self.rows_from(var, at_once, &mut inside);
         // A register has no number that a loop could choose it by, so iterations pass on the rows that are left.
         let mut carried = Vec::new();
-        let each = operands.held.iter().flat_map(|&value| held.cols.iter().map(move |&col| (value, col)));
-        for (value, col) in each {
+        let each = |&value: &Value| {
+            let cols = self.cols(value).to_vec();
+            cols.into_iter().map(move |col| (value, col))
+        };
+        for (value, col) in operands.held.iter().flat_map(each).collect::<Vec<_>>() {
             let at = |row| Elements { row, col, along: Some(Along::Cols) };
-            let starts: Vec<Value> = held.rows.iter().map(|&row| self.vector(value, at(row), out)).collect();
+            let starts: Vec<Value> = held.rows.iter().map(|&row| self.element(value, at(row), out)).collect();
             let mut b = self.builder(out);
             let ty = b.ty(starts[0]);
             let vars: Vec<Value> = starts.iter().map(|_| b.declare(ty)).collect();
@@ -89,10 +96,30 @@ impl Tiles<'_> {
                 self.known.insert(self.key(value, at(row)), var);
             }
         }
-        self.store_vectors((cond, body), &self.vectors(&rows), &mut inside);
+        self.store_vectors((cond, body), &self.elements_in(&rows, cond), &mut inside);
         self.known = before;
         let kind = LoopKind::Serial;
         out.push(Stmt::Loop { var, kind, start, end, step, carried, body: inside });
+    }
+
+    /// Stores an element of each row for which the condition is true. The first of the threads that share a row stores it.
+    fn store_rows(&mut self, cond: Value, body: &[Stmt], out: &mut Vec<Stmt>) {
+        let (rows, col) = (self.held.rows.clone(), self.held.cols[0]);
+        let mut b = self.builder(out);
+        let zero = b.index(0);
+        let is_first = b.apply(Op::Eq, &[col, zero]);
+        for row in rows {
+            let at = Elements { row, col, along: None };
+            let cond = self.element(cond, at, out);
+            let cond = self.builder(out).apply(Op::And, &[cond, is_first]);
+            let mut stores = Vec::new();
+            for stmt in body {
+                let Stmt::Store(to, value) = stmt else { unreachable!("elements of a tile are stored only") };
+                let [index, value] = [to.index, *value].map(|of| self.element(of, at, out));
+                stores.push(Stmt::Store(Address { index, ..*to }, value));
+            }
+            out.push(Stmt::If { cond, body: stores });
+        }
     }
 
     /// Stores the elements of a tile whose condition is true, from shared memory.
@@ -112,7 +139,7 @@ impl Tiles<'_> {
         let memory = self.memory_at_launch(dtype);
         // Other threads may still read panels from the memory.
         out.push(Stmt::Barrier(Scope::Block));
-        for vector in self.vectors(&self.held.rows) {
+        for vector in self.elements_in(&self.held.rows, tile) {
             let value = self.vector(tile, vector, out);
             let mut b = self.builder(out);
             let place = place(&mut b, vector, stride);

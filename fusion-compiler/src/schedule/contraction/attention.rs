@@ -15,6 +15,7 @@ use super::super::space::{self, dims_along};
 use super::super::split_reduction::{Stage, StageKind, in_tiles, memory};
 use super::super::{Config, Operand, Scheduled, Scratch, Work, row};
 use super::Product;
+use super::attention_tiles::AttendTiles;
 use super::factor::{FactorSource, order};
 use super::visible::{Interval, visible};
 use crate::fuse::attention::Attention;
@@ -26,7 +27,7 @@ use crate::ir::kernel::BufferId;
 use crate::ir::plan::{
     self, Blocks, Contraction, DEPTH, Footprint, RowState, Slot, Space, StateKind, TileAxis,
 };
-use crate::target::TargetFacts;
+use crate::target::{TargetFacts, Tiles};
 
 /// Attention of a group, as two products and the order of its rows.
 pub(super) struct Attend<'w> {
@@ -66,9 +67,12 @@ impl<'w> Attend<'w> {
         Some(Attend { of, work, facts, outer, scores, sums })
     }
 
-    /// Returns the ways to run the group: with factors in blocks, and with stored factors for calls whose runs of
-    /// elements are too short.
+    /// Returns the ways to run the group. On the CPU, these are with factors in blocks, and with stored factors for calls
+    /// whose runs of elements are too short.
     pub(super) fn configs(&self, scratch: &mut Vec<Scratch>) -> Vec<Config> {
+        if matches!(self.facts.contractions.tiles, Tiles::Teams(_)) {
+            return self.by_teams();
+        }
         let mut configs: Vec<Config> = Vec::new();
         for in_blocks in [true, false] {
             configs.push(self.config(scratch, in_blocks));
@@ -77,6 +81,20 @@ impl<'w> Attend<'w> {
             }
         }
         configs
+    }
+
+    /// Returns the ways to run the group on GPUs. The elements of a row are keys, and steps of the depth of scores.
+    fn by_teams(&self) -> Vec<Config> {
+        let Attend { of, work, facts, scores, sums, .. } = self;
+        let elements = [[of.along].as_slice(), &scores.depth].concat();
+        let of_rows = (work.group.order.clone(), elements);
+        let mut stage = Stage::new(StageKind::Rows, work.graph.clone(), work.known(), of_rows);
+        for (store, &BufferId(buffer)) in work.group.stores.iter().zip(&work.stores) {
+            stage.store(store.clone(), work.operands[usize::from(buffer)].clone());
+        }
+        stage.fill(&[]);
+        stage.name = work.name.into();
+        AttendTiles { of, work: &stage.work(), facts, scores, sums }.configs()
     }
 
     fn config(&self, scratch: &mut Vec<Scratch>, in_blocks: bool) -> Config {

@@ -10,7 +10,7 @@ use super::super::body::{Addressing, Body, Level, Place, is_large};
 use super::super::space::{SpaceDim, bytes, dims_along, product, width_conditions, widths};
 use super::super::{Config, Scheduled, Scratch, Work};
 use super::{Direction, Partials, Product};
-use crate::fuse::Load;
+use crate::fuse::{Load, Store};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{Access, AxisId, Math, NodeId, NodeKind};
@@ -34,11 +34,11 @@ const VECTOR: i64 = 4;
 #[derive(Clone, Copy)]
 pub(super) struct TileConfig {
     pub(super) shape: TileShape,
-    index: IndexWidth,
+    pub(super) index: IndexWidth,
     /// True if elements next to each other are aligned vectors.
-    aligned: bool,
+    pub(super) aligned: bool,
     /// True if the halves of large operands are bound by themselves.
-    halved: bool,
+    pub(super) halved: bool,
 }
 
 /// Returns the configs that compute a product and its elements in tiles, in order of preference.
@@ -130,7 +130,7 @@ impl Product {
 
 /// Returns the operands whose halves a kernel binds by themselves where they are large, as far as a device has
 /// bindings.
-fn to_halve(work: &Work<'_>, facts: &TargetFacts) -> Vec<BufferId> {
+pub(super) fn to_halve(work: &Work<'_>, facts: &TargetFacts) -> Vec<BufferId> {
     // A kernel stores the elements of each half by themselves, so it would read elements that it has stored.
     let updates = work.operands.iter().any(|operand| operand.access == Access::ReadWrite);
     if !facts.rebased || updates {
@@ -165,22 +165,38 @@ fn matrix_operand(work: &Work<'_>, factor: NodeId) -> Option<BufferId> {
 
 /// A side of a tile.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
+pub(super) enum Side {
     Rows,
     Cols,
 }
 
-/// The numbers of the rows or columns of a tile.
-struct Numbers {
-    /// Coordinates of each number, by dim.
-    coordinates: Vec<Value>,
-    /// True for the numbers inside of the space.
-    within: Value,
+/// Axes of the space that are in one role. The numbers are those of their dims.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Batch,
+    Rows,
+    Cols,
+    /// The depth of a product, or the keys of attention.
+    Depth,
+    /// The depth of the scores of attention.
+    OfScores,
 }
+
+/// The numbers of the rows or columns of a tile.
+pub(super) struct Numbers {
+    /// Coordinates of each number, by dim.
+    pub(super) coordinates: Vec<Value>,
+    /// True for the numbers inside of the space.
+    pub(super) within: Value,
+    count: u16,
+}
+
+/// Coordinates of the axes in some roles.
+pub(super) type Coordinates<'c> = (Role, &'c [Value]);
 
 impl Numbers {
     /// Computes `count` numbers from `first` on.
-    fn new(
+    pub(super) fn new(
         body: &mut Body<'_>,
         level: Level,
         (first, dims): (Value, &[SpaceDim]),
@@ -195,20 +211,20 @@ impl Numbers {
         let ahead = b.bind(Type { lanes, ..INDEX }, Expr::Builtin(builtin));
         let number = b.apply(Op::Add, &[first, ahead]);
         let within = b.apply(Op::Lt, &[number, extent]);
-        Numbers { coordinates: body.decoded(level, number, dims), within }
+        Numbers { coordinates: body.decoded(level, number, dims), within, count }
     }
 }
 
 /// A kernel that computes tiles.
 pub(super) struct Tiled<'w> {
     of: &'w Product,
-    work: &'w Work<'w>,
-    facts: &'w TargetFacts,
-    config: TileConfig,
+    pub(super) work: &'w Work<'w>,
+    pub(super) facts: &'w TargetFacts,
+    pub(super) config: TileConfig,
     /// Steps of the depth in a part, if the first axis of the batch counts parts.
     part_len: Option<i64>,
-    /// Dims of the batch, the rows, the columns and the depth.
-    dims: [Vec<SpaceDim>; 4],
+    /// Dims of the axes in each role.
+    pub(super) dims: [Vec<SpaceDim>; 5],
 }
 
 impl<'w> Tiled<'w> {
@@ -218,8 +234,19 @@ impl<'w> Tiled<'w> {
         facts: &'w TargetFacts,
         config: TileConfig,
     ) -> Tiled<'w> {
-        let dims = [&of.batch, &of.rows, &of.cols, &of.depth].map(|axes| dims_along(work, axes));
+        let axes: [&[AxisId]; 5] = [&of.batch, &of.rows, &of.cols, &of.depth, &[]];
+        let dims = axes.map(|axes| dims_along(work, axes));
         Tiled { of, work, facts, config, part_len: None, dims }
+    }
+
+    /// Gives the scores of attention a depth.
+    pub(super) fn of_scores(mut self, scores: &Product) -> Tiled<'w> {
+        self.dims[Role::OfScores as usize] = dims_along(self.work, &scores.depth);
+        self
+    }
+
+    pub(super) fn dims(&self, role: Role) -> &[SpaceDim] {
+        &self.dims[role as usize]
     }
 
     /// Gives each tile a part of the depth with so many steps. The first axis of the batch counts parts.
@@ -230,22 +257,27 @@ impl<'w> Tiled<'w> {
     pub(super) fn scheduled(&self) -> Scheduled {
         let shape = self.config.shape;
         let all = self.dims.concat();
-        let sight = (self.config.index, Addressing::Whole);
-        let mut body = Body::new(self.work, self.facts, &all, self.name(), sight);
-        body.halve(&self.halved());
+        let mut body = self.body(&all, "tiles");
         body.set_threads(ThreadMap { team: shape.threads, panels: shape.panels, ..ThreadMap::ALONE });
-        body.aligned = self.config.aligned;
         let start = body.uniform(UniformArg::Start, DType::Index, "start");
         let end = body.uniform(UniformArg::End, DType::Index, "end");
         let tile = body.top().declare(INDEX);
         let (number, batch, [row, col]) = self.decode(&mut body, tile);
-        let [_, row_dims, col_dims, _] = &self.dims;
-        let rows = Numbers::new(&mut body, Level::Item, (row, row_dims), (Side::Rows, shape.rows));
-        let cols = Numbers::new(&mut body, Level::Item, (col, col_dims), (Side::Cols, shape.cols));
-        let sum = self.depth_loop(&mut body, (tile, &batch), [&rows, &cols]);
+        let of_rows = (row, self.dims(Role::Rows));
+        let rows = Numbers::new(&mut body, Level::Item, of_rows, (Side::Rows, shape.rows));
+        let of_cols = (col, self.dims(Role::Cols));
+        let cols = Numbers::new(&mut body, Level::Item, of_cols, (Side::Cols, shape.cols));
+        let of_product = (self.of, Role::Depth, shape.depth);
+        let numbers = [(Role::Rows, &rows), (Role::Cols, &cols)];
+        let (stmts, sum) = self.depth_loop(&mut body, of_product, (tile, &batch), numbers);
+        body.item.extend(stmts);
         body.set_of_row(self.of.sum, sum);
-        let coordinates = [batch.as_slice(), &rows.coordinates, &cols.coordinates, &[]];
-        self.store(&mut body, &self.place(tile, coordinates), [rows.within, cols.within]);
+        let coordinates = [
+            (Role::Batch, batch.as_slice()),
+            (Role::Rows, &rows.coordinates),
+            (Role::Cols, &cols.coordinates),
+        ];
+        self.store(&mut body, &self.place(tile, &coordinates), [rows.within, cols.within], |_| true);
         self.combine_parts(&mut body, (number, [row, col]));
         let inside = std::mem::take(&mut body.item);
         let (step, kind) = (body.top().index(1), LoopKind::Team);
@@ -253,7 +285,16 @@ impl<'w> Tiled<'w> {
         self.finished(body)
     }
 
-    fn name(&self) -> String {
+    /// Returns the body of a kernel of tiles, without statements.
+    pub(super) fn body<'b>(&'b self, dims: &'b [SpaceDim], what: &str) -> Body<'b> {
+        let sight = (self.config.index, Addressing::Whole);
+        let mut body = Body::new(self.work, self.facts, dims, self.name(what), sight);
+        body.halve(&self.halved());
+        body.aligned = self.config.aligned;
+        body
+    }
+
+    fn name(&self, what: &str) -> String {
         let TileConfig { shape, index, aligned, halved } = self.config;
         let vector = match aligned {
             true => match shape.panels {
@@ -265,12 +306,12 @@ impl<'w> Tiled<'w> {
         };
         let wide = if index == IndexWidth::Bits64 { "_wide" } else { "" };
         let halved = if halved { "_halved" } else { "" };
-        format!("{}_tiles{}x{}{vector}{wide}{halved}", self.work.name, shape.rows, shape.cols)
+        format!("{}_{what}{}x{}{vector}{wide}{halved}", self.work.name, shape.rows, shape.cols)
     }
 
     /// Returns the number of a tile's product, its coordinates, and the first row and column of the tile.
-    fn decode(&self, body: &mut Body<'_>, tile: Value) -> (Option<Value>, Vec<Value>, [Value; 2]) {
-        let [batch, ..] = &self.dims;
+    pub(super) fn decode(&self, body: &mut Body<'_>, tile: Value) -> (Option<Value>, Vec<Value>, [Value; 2]) {
+        let batch = self.dims(Role::Batch);
         let [down, across] = self.tiles_per_product().map(|count| body.extent(&count));
         let (above, col) = body.divide(Level::Item, tile, across);
         let (number, coordinates, row) = if batch.is_empty() {
@@ -287,43 +328,50 @@ impl<'w> Tiled<'w> {
 
     /// Returns the numbers of tiles along the rows and along the columns of one product.
     fn tiles_per_product(&self) -> [DimExpr; 2] {
-        let [_, rows, cols, _] = &self.dims;
+        let [_, rows, cols, ..] = &self.dims;
         let TileShape { rows: height, cols: width, .. } = self.config.shape;
         let count = |dims: &[SpaceDim], len: u16| product(dims).ceil_div(DimExpr::constant(len.into()));
-        [count(rows, height), count(cols, width)]
+        let across = count(cols, width);
+        let is_of_row = |store: &Store| self.of.cols.iter().any(|axis| !store.order.contains(axis));
+        // Rows have results of their own even without columns.
+        let across = if self.work.group.stores.iter().any(is_of_row) {
+            let one = DimExpr::constant(1);
+            across.clone() + one.clone() - across.min(one)
+        } else {
+            across
+        };
+        [count(rows, height), across]
     }
 
-    /// Returns the place with these coordinates of the batch, the rows, the columns and the depth. Nothing is
-    /// read along dims without coordinates.
-    fn place(&self, tile: Value, coordinates: [&[Value]; 4]) -> Place {
-        let each = self.dims.iter().zip(coordinates);
-        let all = each.flat_map(|(dims, of)| (0..dims.len()).map(|i| of.get(i).copied().unwrap_or(tile)));
+    /// Returns the place with these coordinates. Nothing is read along dims without coordinates.
+    pub(super) fn place(&self, tile: Value, coordinates: &[Coordinates<'_>]) -> Place {
+        let mut all = vec![tile; self.dims.iter().map(Vec::len).sum()];
+        for &(role, of) in coordinates {
+            let before: usize = self.dims[..role as usize].iter().map(Vec::len).sum();
+            all[before..before + of.len()].copy_from_slice(of);
+        }
         let TileShape { rows, cols, .. } = self.config.shape;
-        let (coordinates, lanes) = (all.collect(), Lanes::Tile(rows, cols));
-        Place { element: tile, coordinates, lanes, apart: true, in_row: None }
+        let lanes = Lanes::Tile(rows, cols);
+        Place { element: tile, coordinates: all, lanes, apart: true, in_row: None }
     }
 
-    /// Adds up the products of a tile, and returns their sum.
-    fn depth_loop(
+    /// Returns a loop over the depth that adds up the products of a tile, `len` steps at a time, and their sum.
+    pub(super) fn depth_loop(
         &self,
         body: &mut Body<'_>,
+        (of, depth, len): (&Product, Role, u16),
         (tile, batch): (Value, &[Value]),
-        [rows, cols]: [&Numbers; 2],
-    ) -> Value {
-        let (of, TileShape { rows: height, cols: width, depth, .. }) = (self.of, self.config.shape);
-        let [.., depth_dims] = &self.dims;
+        [rows, cols]: [(Role, &Numbers); 2],
+    ) -> (Vec<Stmt>, Value) {
+        let depth_dims = self.dims(depth);
         let step = body.top().declare(INDEX);
         let mut inside = Vec::new();
         // Steps are the columns of the left factor, and the rows of the right one.
-        let mut factor = |node: NodeId, side: Side| {
-            let of_depth = if side == Side::Rows { Side::Cols } else { Side::Rows };
-            let steps = Numbers::new(body, Level::Inner, (step, depth_dims), (of_depth, depth));
-            let (own, coordinates): (_, [&[Value]; 4]) = match side {
-                Side::Rows => (rows, [batch, &rows.coordinates, &[], &steps.coordinates]),
-                Side::Cols => (cols, [batch, &[], &cols.coordinates, &steps.coordinates]),
-            };
-            body.masks = vec![own.within, steps.within];
-            let value = self.factor(body, node, &self.place(tile, coordinates));
+        let mut factor = |node: NodeId, (role, own): (Role, &Numbers), of_depth: Side| {
+            let steps = Numbers::new(body, Level::Inner, (step, depth_dims), (of_depth, len));
+            let coordinates =
+                [(Role::Batch, batch), (role, own.coordinates.as_slice()), (depth, &steps.coordinates)];
+            let value = self.factor(body, (node, [own, &steps]), &self.place(tile, &coordinates));
             inside.extend(body.take_inner());
             value
         };
@@ -334,22 +382,24 @@ impl<'w> Tiled<'w> {
         } else {
             nodes
         };
-        let (left, right) = (factor(left, Side::Rows), factor(right, Side::Cols));
+        let (left, right) = (factor(left, rows, Side::Cols), factor(right, cols, Side::Rows));
         let dtype = self.work.graph.node(of.sum).dtype;
-        let ty = Type { dtype, lanes: Lanes::Tile(height, width) };
+        let ty = Type { dtype, lanes: Lanes::Tile(rows.1.count, cols.1.count) };
         let mut b = body.writer(&mut inside);
         let [var, out] = [(); 2].map(|()| b.declare(ty));
         let next = b.bind(ty, Expr::Product(var, left, right));
         let end = body.extent(&product(depth_dims));
         let mut top = body.top();
         let zero = top.constant(dtype, Const::zero(dtype));
-        let (first, by) = (top.index(0), top.index(depth.into()));
-        let (first, end) = self.part_len.map_or((first, end), |len| self.part(body, (batch[0], len), end));
-        let zeros = body.item().bind(ty, Expr::Splat(zero));
+        let (first, by) = (top.index(0), top.index(len.into()));
+        let part = self.part_len.filter(|_| depth == Role::Depth);
+        let (first, end) = part.map_or((first, end), |len| self.part(body, (batch[0], len), end));
+        let mut stmts = Vec::new();
+        let zeros = body.writer(&mut stmts).bind(ty, Expr::Splat(zero));
         let carried = vec![Carried { start: zeros, var, next, out }];
         let kind = LoopKind::Serial;
-        body.item.push(Stmt::Loop { var: step, kind, start: first, end, step: by, carried, body: inside });
-        out
+        stmts.push(Stmt::Loop { var: step, kind, start: first, end, step: by, carried, body: inside });
+        (stmts, out)
     }
 
     /// Returns the first step of a part of the depth, and the step after its last one.
@@ -361,8 +411,14 @@ impl<'w> Tiled<'w> {
         (first, b.apply(Op::Min, &[end, depth]))
     }
 
-    /// Returns the elements of a factor, and 0 outside of its tensors.
-    fn factor(&self, body: &mut Body<'_>, node: NodeId, place: &Place) -> Value {
+    /// Returns the elements of a factor, and 0 outside of these rows and columns.
+    pub(super) fn factor(
+        &self,
+        body: &mut Body<'_>,
+        (node, of): (NodeId, [&Numbers; 2]),
+        place: &Place,
+    ) -> Value {
+        body.masks = of.map(|numbers| numbers.within).into();
         let value = body.value(node, &vec![], place);
         if self.is_read(body, node) {
             return value;
@@ -381,11 +437,18 @@ impl<'w> Tiled<'w> {
         body.is_read(id) || node.kind == NodeKind::Cast && self.is_read(body, node.args[0])
     }
 
-    /// Stores the elements of a tile inside of the space.
-    fn store(&self, body: &mut Body<'_>, place: &Place, within: [Value; 2]) {
+    /// Stores elements of a tile inside of the space: those of some stores of the group.
+    pub(super) fn store(
+        &self,
+        body: &mut Body<'_>,
+        place: &Place,
+        within: [Value; 2],
+        is_stored: impl Fn(&Store) -> bool,
+    ) {
         body.masks = within.into();
         let mut stores = Vec::new();
-        for (store, &buffer) in self.work.group.stores.iter().zip(&self.work.stores) {
+        let all = self.work.group.stores.iter().zip(&self.work.stores);
+        for (store, &buffer) in all.filter(|(store, _)| is_stored(store)) {
             let value = body.value(store.node, &vec![], place);
             let at = body.position(buffer, Level::Item, (&vec![], Lanes::ONE), place);
             stores.push((Address { aligned: self.config.aligned, ..at }, value));
@@ -417,7 +480,7 @@ impl<'w> Tiled<'w> {
         let lanes = if self.config.aligned { VECTOR as u8 } else { 1 };
         let kernel = partials.by_team(self.facts, threads, (self.config.index, lanes));
         let (count, len) = partials.parts();
-        let [_, rows, cols, _] = &self.dims;
+        let [_, rows, cols, ..] = &self.dims;
         // Parts go along one side of the tile, and the other side has as many results.
         let ((along, most_along), (other, most, extent)) = match partials.direction {
             Direction::AlongCols => ((col, width), (row, height, product(rows))),
@@ -457,7 +520,7 @@ impl<'w> Tiled<'w> {
         is_asked && self.part_len.is_none() && !self.config.halved
     }
 
-    fn finished(&self, body: Body<'_>) -> Scheduled {
+    pub(super) fn finished(&self, body: Body<'_>) -> Scheduled {
         let when = self.conditions();
         let (mut kernel, mut buffers) = body.finish();
         // A tile is a box of the space.
@@ -467,7 +530,7 @@ impl<'w> Tiled<'w> {
                 arg.footprint = Footprint::Whole;
             }
         }
-        let [batch, ..] = &self.dims;
+        let batch = self.dims(Role::Batch);
         let [down, across] = self.tiles_per_product();
         let TileShape { rows, cols, .. } = self.config.shape;
         let space = Space {
@@ -482,7 +545,7 @@ impl<'w> Tiled<'w> {
     }
 
     /// Returns the operands whose halves are bound by themselves.
-    fn halved(&self) -> Vec<BufferId> {
+    pub(super) fn halved(&self) -> Vec<BufferId> {
         if self.config.halved { to_halve(self.work, self.facts) } else { vec![] }
     }
 
@@ -493,7 +556,7 @@ impl<'w> Tiled<'w> {
 
     fn conditions(&self) -> Vec<Condition> {
         let Tiled { work, facts, config, .. } = self;
-        let [batch, rows, cols, _] = &self.dims;
+        let [batch, rows, cols, ..] = &self.dims;
         let mut when = width_conditions(work, facts, config.index);
         if config.shape.elements_min > 0 && self.part_len.is_none() {
             let elements = product(batch) * product(rows) * product(cols);
