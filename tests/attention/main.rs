@@ -30,6 +30,14 @@ fuse! {
         let s = matmul(q, k, C) - 0.7 * abs(index(S) - index(T)) as f32;
         attend(s, v, S)
     }
+    /// Keys within a window and a length of each batch, shared by groups of queries.
+    pub(crate) fn windowed(
+        q: f32[B, G, T, C], k: f32[B, S, C], v: f32[B, S, D], len: i32[B], width: i32
+    ) -> f32[B, G, T, D] {
+        let ahead = index(S) - index(T);
+        let is_seen = ahead <= 0 && ahead >= -width && index(S) < len;
+        attend(if is_seen { matmul(q, k, C) } else { -INF }, v, S)
+    }
     /// Rows that see no key are 0.
     pub(crate) fn masked(q: f32[T, C], k: f32[S, C], v: f32[S, D], len: i32) -> f32[T, D] {
         let is_seen = index(S) < len - index(T);
@@ -46,11 +54,12 @@ fuse! {
 }
 
 /// Extents: rows, keys, channels and columns of values.
-const EXTENTS: [[usize; 4]; 6] = [
+const EXTENTS: [[usize; 4]; 7] = [
     [5, 7, 9, 3],
     [50, 256, 16, 40],
     [97, 300, 65, 64],
     [1, 600, 32, 1],
+    [3, 1300, 24, 10],
     [130, 513, 8, 33],
     [12, 1, 300, 20],
 ];
@@ -221,6 +230,43 @@ fn rows_without_keys_are_zero() {
                 let all = expected([rows, keys, depth, cols], [&q, &k, &v], &score).0;
                 let all: Vec<f64> = all.into_iter().map(|x| if x.is_nan() { 0.0 } else { x }).collect();
                 close(device, "results", &made.to_vec()?, &all);
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn windows_and_lengths() {
+    on_devices(|device| {
+        for (seed, [rows, keys, depth, cols]) in EXTENTS.into_iter().enumerate() {
+            let groups = 3;
+            let sizes = [2 * groups * rows * depth, 2 * keys * depth, 2 * keys * cols];
+            let [q, k, v] = [0, 1, 2].map(|i| numbers(10 * seed + i, sizes[i]));
+            let lens = [keys as i32 / 2, keys as i32 + 7];
+            // A width that large makes sums of integers wrap.
+            for width in [0, 40, 1 << 30] {
+                let made = windowed(
+                    &tensor(device, &q, &[2, groups, rows, depth])?,
+                    &tensor(device, &k, &[2, keys, depth])?,
+                    &tensor(device, &v, &[2, keys, cols])?,
+                    &Tensor::from_slice(device, &lens, [2])?,
+                    width,
+                )?;
+                let mut all = Vec::new();
+                for product in 0..2 * groups {
+                    let batch = product / groups;
+                    let q = |row, c| f64::from(q[(product * rows + row) * depth + c]);
+                    let k = |key, c| f64::from(k[(batch * keys + key) * depth + c]);
+                    let v = |key, col| f64::from(v[(batch * keys + key) * cols + col]);
+                    let score = |row: usize, key: usize, x: f64| {
+                        let ahead = key as i32 - row as i32;
+                        let is_seen = ahead <= 0 && ahead >= -width && (key as i32) < lens[batch];
+                        if is_seen { x } else { f64::NEG_INFINITY }
+                    };
+                    all.extend(expected([rows, keys, depth, cols], [&q, &k, &v], &score).0);
+                }
+                close(device, &format!("{rows} {keys} {width}"), &made.to_vec()?, &all);
             }
         }
         Ok(())

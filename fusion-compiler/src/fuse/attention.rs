@@ -51,6 +51,18 @@ pub struct Softmax {
     pub sums: Vec<(NodeId, NodeId)>,
 }
 
+impl Softmax {
+    /// Returns true if a sum is relative to the largest score where that is infinite, too.
+    pub fn is_raw(&self, sum: NodeId) -> bool {
+        self.sums.iter().any(|&(own, shift)| own == sum && shift == self.largest)
+    }
+
+    /// Returns the largest score and a sum of weights.
+    pub fn state(&self) -> Vec<NodeId> {
+        [self.largest].into_iter().chain(self.sums.first().map(|(sum, _)| *sum)).collect()
+    }
+}
+
 impl Attention {
     /// Returns the attention that a group consists of, apart from values that are computed from its results.
     pub fn of(graph: &Graph, group: &Group) -> Option<Attention> {

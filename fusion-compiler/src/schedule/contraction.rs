@@ -7,11 +7,13 @@
 //! products and elements (`tiles.rs`), or two where there are few tiles (`parts.rs`).
 
 mod attention;
+mod attention_parts;
 mod attention_tiles;
 mod factor;
 mod few;
 mod partials;
 mod parts;
+mod seen_keys;
 mod tiles;
 mod visible;
 mod window;

@@ -53,7 +53,7 @@ pub struct Contractions {
     pub depth_min: i64,
     /// Way in which tiles are computed.
     pub tiles: Tiles,
-    /// Tiles of attention that teams compute, those with the fewest columns first.
+    /// Tiles of attention that teams compute, the smallest first.
     pub attention: &'static [AttentionShape],
     /// Parts of the depth, if different teams compute them where there are few tiles.
     pub parts: Option<DepthParts>,
@@ -116,6 +116,8 @@ pub struct AttentionShape {
     pub depth: u16,
     /// Number of threads of the team.
     pub threads: u32,
+    /// Keys of a part, if different teams may take parts of the keys: a multiple of the keys at a time.
+    pub part: Option<u16>,
 }
 
 /// Bytes along the depth of a panel of matrices.
@@ -284,7 +286,17 @@ pub(super) const GPU_CONTRACTIONS: Contractions = Contractions {
     cols_min: gpu::CONTRACTION_COLS_MIN,
     depth_min: gpu::CONTRACTION_DEPTH_MIN,
     tiles: Tiles::Teams(&[TileShape::SMALL]),
-    attention: &[AttentionShape { rows: 64, keys: 32, cols: 64, depth: 8, threads: 128 }],
+    attention: &[
+        AttentionShape {
+            rows: 16,
+            keys: 32,
+            cols: 64,
+            depth: 8,
+            threads: 64,
+            part: Some(gpu::ATTENTION_PART_KEYS),
+        },
+        AttentionShape { rows: 64, keys: 32, cols: 64, depth: 8, threads: 128, part: None },
+    ],
     parts: None,
 };
 

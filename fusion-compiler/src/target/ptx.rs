@@ -89,12 +89,16 @@ const LARGE: TileShape = TileShape {
     panels: Panels::Stored,
 };
 
-/// Tiles of attention: 16 threads share 8 rows.
-const ATTENTION: [AttentionShape; 2] = [of_values(64), of_values(128)];
+/// Tiles of attention: 16 threads share 8 rows, or 2 where there are few.
+const ATTENTION: [AttentionShape; 3] = [
+    AttentionShape { rows: 16, part: Some(gpu::ATTENTION_PART_KEYS), ..of_values(128) },
+    of_values(64),
+    of_values(128),
+];
 
 /// Returns a tile of attention for values with so many columns.
 const fn of_values(cols: u16) -> AttentionShape {
-    AttentionShape { rows: 64, keys: 64, cols, depth: 16, threads: 128 }
+    AttentionShape { rows: 64, keys: 64, cols, depth: 16, threads: 128, part: None }
 }
 
 /// Parts of the depth of contractions.

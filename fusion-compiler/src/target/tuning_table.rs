@@ -309,6 +309,14 @@ pub mod gpu {
     ///
     /// Unmeasured.
     pub const CONTRACTION_DEPTH_MIN: i64 = 8;
+    /// Keys of a part of attention whose parts different teams compute.
+    ///
+    /// Unmeasured.
+    pub const ATTENTION_PART_KEYS: u16 = 512;
+    /// Largest number of tiles of attention that leave most of a GPU idle.
+    ///
+    /// Unmeasured.
+    pub const ATTENTION_PARTS_TILES_MAX: i64 = 64;
     /// Threads that combine a part of a row of a tile, which has a few columns for each.
     ///
     /// Unmeasured.

@@ -36,9 +36,11 @@ fn kernels(source: &str, shape: &'static [TileShape]) -> Vec<Scheduled> {
     let tokens = source.parse().expect("the source has tokens");
     let Ok(Source::Items(functions, _)) = front_end(tokens) else { panic!("{source} is correct") };
     let graph = optimize(functions[0].graph.clone());
+    let ptx = facts(Target::Ptx);
+    let (tiles, parts) = (Tiles::Teams(shape), None);
     let contractions =
-        Contractions { rows_min: 1, cols_min: 1, depth_min: 1, tiles: Tiles::Teams(shape), parts: None };
-    let facts = TargetFacts { contractions, ..facts(Target::Ptx) };
+        Contractions { rows_min: 1, cols_min: 1, depth_min: 1, tiles, parts, ..ptx.contractions };
+    let facts = TargetFacts { contractions, ..ptx };
     let (graph, fused) = fuse::fuse_for(graph, &[facts]).remove(0);
     let of = FusedGraph { target: Target::Ptx, facts, graph, fused };
     let mut kernels = vec![];

@@ -15,6 +15,7 @@ use super::super::space::{self, dims_along};
 use super::super::split_reduction::{Stage, StageKind, in_tiles, memory};
 use super::super::{Config, Operand, Scheduled, Scratch, Work, row};
 use super::Product;
+use super::attention_parts::KeyParts;
 use super::attention_tiles::AttendTiles;
 use super::factor::{FactorSource, order};
 use super::visible::{Interval, visible};
@@ -22,7 +23,7 @@ use crate::fuse::attention::Attention;
 use crate::fuse::{Load, Store};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
-use crate::ir::graph::{Access, AxisId, AxisSet, Node, NodeId, NodeKind};
+use crate::ir::graph::{Access, AxisId, AxisSet, Graph, Node, NodeId, NodeKind};
 use crate::ir::kernel::BufferId;
 use crate::ir::plan::{
     self, Blocks, Contraction, DEPTH, Footprint, RowState, Slot, Space, StateKind, TileAxis,
@@ -71,7 +72,7 @@ impl<'w> Attend<'w> {
     /// whose runs of elements are too short.
     pub(super) fn configs(&self, scratch: &mut Vec<Scratch>) -> Vec<Config> {
         if matches!(self.facts.contractions.tiles, Tiles::Teams(_)) {
-            return self.by_teams();
+            return self.by_teams(scratch);
         }
         let mut configs: Vec<Config> = Vec::new();
         for in_blocks in [true, false] {
@@ -84,17 +85,26 @@ impl<'w> Attend<'w> {
     }
 
     /// Returns the ways to run the group on GPUs. The elements of a row are keys, and steps of the depth of scores.
-    fn by_teams(&self) -> Vec<Config> {
-        let Attend { of, work, facts, scores, sums, .. } = self;
+    fn by_teams(&self, scratch: &mut Vec<Scratch>) -> Vec<Config> {
+        let Attend { of, work, facts, outer, .. } = self;
+        let mut graph = work.graph.clone();
+        let seen = visible(&mut graph, of);
+        let [scores, sums] = [&self.scores, &self.sums].map(|product| by_one_axis(product, &graph, seen));
         let elements = [[of.along].as_slice(), &scores.depth].concat();
         let of_rows = (work.group.order.clone(), elements);
-        let mut stage = Stage::new(StageKind::Rows, work.graph.clone(), work.known(), of_rows);
+        let mut stage = Stage::new(StageKind::Rows, graph.clone(), work.known(), of_rows);
         for (store, &BufferId(buffer)) in work.group.stores.iter().zip(&work.stores) {
             stage.store(store.clone(), work.operands[usize::from(buffer)].clone());
         }
         stage.fill(&[]);
         stage.name = work.name.into();
-        AttendTiles { of, work: &stage.work(), facts, scores, sums }.configs()
+        let (scores, sums) = (&scores, &sums);
+        let whole = AttendTiles { of, work: &stage.work(), facts, scores, sums, seen, in_parts: false };
+        let parts = KeyParts { of, work, facts, graph: &graph, scores, sums, seen, outer };
+        let shapes = facts.contractions.attention.iter();
+        let mut configs: Vec<Config> = shapes.flat_map(|&shape| parts.configs(shape, scratch)).collect();
+        configs.extend(whole.configs());
+        configs
     }
 
     fn config(&self, scratch: &mut Vec<Scratch>, in_blocks: bool) -> Config {
@@ -364,4 +374,17 @@ fn by_items(made: &mut Scheduled, each: impl Fn(Slot) -> Option<DimExpr>) {
             buffer.strided = false;
         }
     }
+}
+
+/// Returns a product whose rows have one axis, if the keys that a row sees follow from the coordinate along the axis. The
+/// others are axes of the batch.
+fn by_one_axis(product: &Product, graph: &Graph, seen: Interval) -> Product {
+    let axes = [seen.first, seen.last].into_iter().flatten().map(|end| graph.node(end).axes);
+    let along: AxisSet = axes.fold(AxisSet::EMPTY, AxisSet::union);
+    let (own, others): (Vec<AxisId>, Vec<AxisId>) =
+        product.rows.iter().partition(|axis| along.contains(**axis));
+    if own.len() != 1 {
+        return product.clone();
+    }
+    Product { batch: [product.batch.as_slice(), &others].concat(), rows: own, ..product.clone() }
 }

@@ -10,7 +10,9 @@ use super::super::passes::identity;
 use super::super::space::{product, widths};
 use super::super::{Config, Scheduled, Work};
 use super::Product;
+use super::seen_keys::{TileRows, seen_keys};
 use super::tiles::{Numbers, Role, Side, TileConfig, Tiled, to_halve};
+use super::visible::Interval;
 use crate::fuse::attention::{Attention, Softmax};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
@@ -31,6 +33,10 @@ pub(super) struct AttendTiles<'w> {
     pub(super) facts: &'w TargetFacts,
     pub(super) scores: &'w Product,
     pub(super) sums: &'w Product,
+    /// The first and the last key that a row sees, as far as masks have such ends.
+    pub(super) seen: Interval,
+    /// True if the first axis of the batch counts parts of the keys.
+    pub(super) in_parts: bool,
 }
 
 /// A variant of the kernel.
@@ -61,6 +67,8 @@ struct SoftmaxState {
 struct Place<'p> {
     tile: Value,
     batch: &'p [Value],
+    /// The first row.
+    row: Value,
     rows: &'p Numbers,
     cols: &'p Numbers,
     /// The first of the keys at hand.
@@ -72,20 +80,11 @@ impl AttendTiles<'_> {
     pub(super) fn configs(&self) -> Vec<Config> {
         let shapes = self.facts.contractions.attention;
         let last = shapes[shapes.len() - 1];
-        let columns = self.sums.cols.iter().map(|&axis| &self.work.graph.axis(axis).extent);
-        let columns = DimExpr::product(columns);
         let mut configs: Vec<Scheduled> = Vec::new();
         for index in widths(self.work, self.facts) {
             let narrow = shapes.iter().filter(|_| index == IndexWidth::Bits32);
-            let mut all: Vec<(AttentionShape, bool)> = narrow.map(|&shape| (shape, true)).collect();
-            all.push((last, false));
-            configs.extend(all.into_iter().map(|(shape, aligned)| {
-                let mut made = self.variant(shape, (index, aligned, false)).scheduled();
-                if shape != last {
-                    made.when.push(Condition::AtMost(columns.clone(), shape.cols.into()));
-                }
-                made
-            }));
+            configs.extend(narrow.map(|&shape| self.of_shape(shape, (index, true))));
+            configs.push(self.of_shape(last, (index, false)));
         }
         if !to_halve(self.work, self.facts).is_empty() {
             configs.push(self.variant(last, (IndexWidth::Bits32, false, true)).scheduled());
@@ -95,6 +94,19 @@ impl AttendTiles<'_> {
             last.when.clear();
         }
         configs.into_iter().map(|made| vec![made]).collect()
+    }
+
+    /// Returns the kernel with tiles of this shape. Smaller tiles than the largest are for as few rows and columns.
+    pub(super) fn of_shape(&self, shape: AttentionShape, (index, aligned): (IndexWidth, bool)) -> Scheduled {
+        let shapes = self.facts.contractions.attention;
+        let last = shapes[shapes.len() - 1];
+        let mut made = self.variant(shape, (index, aligned, false)).scheduled();
+        let sides = [(&self.sums.rows, shape.rows, last.rows), (&self.sums.cols, shape.cols, last.cols)];
+        for (axes, len, _) in sides.into_iter().filter(|(_, len, most)| len < most) {
+            let extent = DimExpr::product(axes.iter().map(|&axis| &self.work.graph.axis(axis).extent));
+            made.when.push(Condition::AtMost(extent, len.into()));
+        }
+        made
     }
 
     fn variant(&self, shape: AttentionShape, of: (IndexWidth, bool, bool)) -> Variant<'_> {
@@ -127,7 +139,7 @@ impl Variant<'_> {
         let rows = numbers(&mut body, (row, Role::Rows), (Side::Rows, height));
         let cols = numbers(&mut body, (col, Role::Cols), (Side::Cols, width));
         let first = body.top().declare(INDEX);
-        let place = Place { tile, batch: &batch, rows: &rows, cols: &cols, first };
+        let place = Place { tile, batch: &batch, row, rows: &rows, cols: &cols, first };
         let state = self.keys(&mut body, &place);
         self.finish(&mut body, state);
         let of_elements = [
@@ -182,12 +194,42 @@ impl Variant<'_> {
         let next: Vec<Value> = [next.sums].into_iter().chain(softmax).collect();
         let each = starts.iter().zip(&vars).zip(next).zip(&outs);
         let carried = each.map(|(((&start, &var), next), &out)| Carried { start, var, next, out }).collect();
-        let extent = product(self.tiled.dims(Role::Depth));
-        let end = body.extent(&extent);
-        let (start, step) = (body.top().index(0), body.top().index(keys.into()));
+        let (start, end) = self.seen(body, place);
+        let step = body.top().index(keys.into());
         let kind = LoopKind::Serial;
         body.item.push(Stmt::Loop { var: place.first, kind, start, end, step, carried, body: inside });
         state(&outs)
+    }
+
+    /// Returns the first key that some row of the tile sees, and the key past the last one.
+    fn seen(&self, body: &mut Body<'_>, place: &Place<'_>) -> (Value, Value) {
+        let count = body.extent(&product(self.tiled.dims(Role::Depth)));
+        let Interval { first, last } = self.of.seen;
+        if first.is_none() && last.is_none() {
+            let first = body.top().index(0);
+            return self.of_part(body, place, (first, count));
+        }
+        let at = self.tiled.place(place.tile, &[(Role::Batch, place.batch)]);
+        let AttentionShape { rows, keys, .. } = self.shape;
+        let dims = self.tiled.dims(Role::Rows);
+        let rows = TileRows { dims, first: place.row, count: rows, place: &at };
+        let seen = seen_keys(body, &rows, [first, last], (count, keys));
+        self.of_part(body, place, seen)
+    }
+
+    /// Returns the first and the end of some keys that are in the part at hand.
+    fn of_part(
+        &self,
+        body: &mut Body<'_>,
+        place: &Place<'_>,
+        (start, end): (Value, Value),
+    ) -> (Value, Value) {
+        let Some(len) = self.shape.part.filter(|_| self.of.in_parts) else { return (start, end) };
+        let len = body.top().index(len.into());
+        let mut b = body.item();
+        let first = b.apply(Op::Mul, &[place.batch[0], len]);
+        let past = b.apply(Op::Add, &[first, len]);
+        (b.apply(Op::Max, &[start, first]), b.apply(Op::Min, &[end, past]))
     }
 
     /// Takes the keys at hand.
@@ -299,7 +341,13 @@ impl Variant<'_> {
     fn finish(&self, body: &mut Body<'_>, state: State) {
         let of = self.of.of;
         let mut sums = state.sums;
-        if let (Some(softmax), Some(SoftmaxState { largest, total })) = (&of.softmax, state.softmax) {
+        if let (Some(softmax), Some(SoftmaxState { largest, total }), true) =
+            (&of.softmax, state.softmax, self.of.in_parts)
+        {
+            for (node, value) in softmax.state().into_iter().zip([largest, total]) {
+                body.set_of_row(node, value);
+            }
+        } else if let (Some(softmax), Some(SoftmaxState { largest, total })) = (&of.softmax, state.softmax) {
             // Distances from an infinite number are NaN, if there are any.
             let extent = product(self.tiled.dims(Role::Depth));
             let count = body.extent(&extent);
