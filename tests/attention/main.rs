@@ -30,6 +30,10 @@ fuse! {
         let s = matmul(q, k, C) - 0.7 * abs(index(S) - index(T)) as f32;
         attend(s, v, S)
     }
+    /// The dim of products of queries and keys is also the one of the results.
+    pub(crate) fn of_one_dim(q: f32[H, T, D], k: f32[H, S, D], v: f32[H, S, D], g: f32[D]) -> f32[H, T, D] {
+        attend(matmul(q * g, k, D), v, S) * g
+    }
     /// Keys within a window and a length of each batch, shared by groups of queries.
     pub(crate) fn windowed(
         q: f32[B, G, T, C], k: f32[B, S, C], v: f32[B, S, D], len: i32[B], width: i32
@@ -42,6 +46,10 @@ fuse! {
     pub(crate) fn masked(q: f32[T, C], k: f32[S, C], v: f32[S, D], len: i32) -> f32[T, D] {
         let is_seen = index(S) < len - index(T);
         matmul(masked_softmax(matmul(q, k, C), is_seen, S), v, S)
+    }
+    /// One query of each head.
+    pub(crate) fn decoded(q: f32[H, C], k: f32[H, S, C], v: f32[H, S, D], len: i32) -> f32[H, D] {
+        attend(if index(S) < len { matmul(q, k, C) } else { -INF }, v, S)
     }
     /// Weights that are no exponentials.
     pub(crate) fn gated(q: f32[H, T, C], k: f32[H, S, C], v: f32[H, S, D]) -> f32[H, T, D] {
@@ -237,6 +245,32 @@ fn rows_without_keys_are_zero() {
 }
 
 #[test]
+fn one_dim_of_queries_and_values() {
+    on_devices(|device| {
+        for (seed, [rows, keys, depth, heads]) in EXTENTS.into_iter().enumerate() {
+            let heads = heads % 3 + 1;
+            let sizes = [heads * rows * depth, heads * keys * depth, heads * keys * depth, depth];
+            let [q, k, v, g] = [0, 1, 2, 3].map(|i| numbers(10 * seed + i, sizes[i]));
+            let made = of_one_dim(
+                &tensor(device, &q, &[heads, rows, depth])?,
+                &tensor(device, &k, &[heads, keys, depth])?,
+                &tensor(device, &v, &[heads, keys, depth])?,
+                &tensor(device, &g, &[depth])?,
+            )?;
+            let mut all = Vec::new();
+            for head in 0..heads {
+                let q = |row, c: usize| f64::from(q[(head * rows + row) * depth + c]) * f64::from(g[c]);
+                let k = |key, c| f64::from(k[(head * keys + key) * depth + c]);
+                let v = |key, col: usize| f64::from(v[(head * keys + key) * depth + col]) * f64::from(g[col]);
+                all.extend(expected([rows, keys, depth, depth], [&q, &k, &v], &|_, _, x| x).0);
+            }
+            close(device, &format!("{rows} {keys} {depth}"), &made.to_vec()?, &all);
+        }
+        Ok(())
+    });
+}
+
+#[test]
 fn windows_and_lengths() {
     on_devices(|device| {
         for (seed, [rows, keys, depth, cols]) in EXTENTS.into_iter().enumerate() {
@@ -295,6 +329,33 @@ fn small_weights() {
 }
 
 #[test]
+fn one_query_of_each_head() {
+    on_devices(|device| {
+        for (seed, [heads, keys, depth, cols]) in EXTENTS.into_iter().enumerate() {
+            let sizes = [heads * depth, heads * keys * depth, heads * keys * cols];
+            let [q, k, v] = [0, 1, 2].map(|i| numbers(10 * seed + i, sizes[i]));
+            let len = keys * 3 / 4 + 1;
+            let made = decoded(
+                &tensor(device, &q, &[heads, depth])?,
+                &tensor(device, &k, &[heads, keys, depth])?,
+                &tensor(device, &v, &[heads, keys, cols])?,
+                len as i32,
+            )?;
+            let of_head = |head: usize| {
+                let q = |_, c| f64::from(q[head * depth + c]);
+                let k = |key, c| f64::from(k[(head * keys + key) * depth + c]);
+                let v = |key, col| f64::from(v[(head * keys + key) * cols + col]);
+                let score = |_, key: usize, x: f64| if key < len { x } else { f64::NEG_INFINITY };
+                expected([1, keys, depth, cols], [&q, &k, &v], &score).0
+            };
+            let all: Vec<f64> = (0..heads).flat_map(of_head).collect();
+            close(device, &format!("{heads} {keys} {depth} {cols}"), &made.to_vec()?, &all);
+        }
+        Ok(())
+    });
+}
+
+#[test]
 fn weights_without_softmax_and_computed_factors() {
     on_devices(|device| {
         for (seed, [rows, keys, depth, cols]) in EXTENTS.into_iter().enumerate() {
@@ -335,16 +396,21 @@ fn weights_without_softmax_and_computed_factors() {
 #[test]
 fn threads_do_not_change_a_bit() {
     let device = Device::cpu();
-    let run = |threads: usize| {
+    let run = |threads: usize, rows: usize, keys: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads start");
         pool.install(|| {
-            let [q, k, v] = [0, 1, 2].map(|seed| numbers(seed, 3 * 700 * 40));
-            let [q, k, v] = [&q, &k, &v].map(|of| tensor(&device, of, &[1, 3, 700, 40]));
+            let numbers = |seed, rows| numbers(seed, 3 * rows * 40);
+            let [q, k, v] = [numbers(0, rows), numbers(1, keys), numbers(2, keys)];
+            let [q, k, v] =
+                [(q, rows), (k, keys), (v, keys)].map(|(of, rows)| tensor(&device, &of, &[1, 3, rows, 40]));
             plain(&q?, &k?, &v?)?.to_vec()
         })
     };
-    let [one, two, seven] = [1, 2, 7].map(|threads| run(threads).expect("it runs"));
-    assert!(one == two && one == seven);
+    // Threads share heads, boxes of rows, or groups of keys.
+    for (rows, keys) in [(700, 700), (60, 3000), (2, 5000)] {
+        let [one, two, seven] = [1, 2, 7].map(|threads| run(threads, rows, keys).expect("it runs"));
+        assert!(one == two && one == seven, "{rows} {keys}");
+    }
 }
 
 /// NaN of a query makes its row NaN, and NaN of a value its column of all rows.

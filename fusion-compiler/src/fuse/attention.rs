@@ -156,9 +156,8 @@ impl Attention {
             && is_f32(values)
             && axes(values).contains(along_keys)
             && axes(products).minus(own).minus(along).is_empty()
-            && !attention.rows.is_empty()
             && !attention.cols.is_empty()
-            && !attention.rows.intersection(axes(queries)).is_empty()
+            && (attention.rows.is_empty() || !attention.rows.intersection(axes(queries)).is_empty())
             // Chains of wide products have a kernel each.
             && (attention.softmax.is_some() || !batch.is_empty());
         is_attention.then_some(attention)

@@ -107,17 +107,7 @@ impl<'k> Verifier<'k> {
                 self.vector = false;
                 folds.iter().try_for_each(|fold| self.fold(fold, Lanes::Loop))?;
             }
-            Stmt::AllReduce(fold) => {
-                if self.branched {
-                    return Err("threads combine what not all of them have".into());
-                }
-                let lanes = fold.over.first().map_or(Lanes::ONE, |&value| self.kernel.ty(value).lanes);
-                let is_one = lanes == Lanes::ONE || lanes.is_tile();
-                if !is_one {
-                    return Err("threads combine single elements or tiles".into());
-                }
-                self.fold(fold, lanes)?;
-            }
+            Stmt::AllReduce(fold) => self.all_reduce(fold)?,
             Stmt::StoreShared(id, index, value) => self.shared(*id, *index, self.kernel.ty(*value))?,
             Stmt::AsyncCopy(copy) => self.async_copy(copy)?,
             Stmt::ClusterExchange(exchange) => self.cluster_exchange(*exchange)?,
@@ -144,6 +134,17 @@ impl<'k> Verifier<'k> {
             made.push(value);
         }
         Ok(())
+    }
+
+    fn all_reduce(&mut self, fold: &'k Fold) -> Result<(), String> {
+        if self.branched {
+            return Err("threads combine what not all of them have".into());
+        }
+        let lanes = fold.over.first().map_or(Lanes::ONE, |&value| self.kernel.ty(value).lanes);
+        if lanes != Lanes::ONE && !lanes.is_tile() {
+            return Err("threads combine single elements or tiles".into());
+        }
+        self.fold(fold, lanes)
     }
 
     fn condition(&self, cond: Value, body: &[Stmt]) -> Result<(), String> {

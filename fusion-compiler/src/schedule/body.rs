@@ -82,6 +82,8 @@ pub(super) struct Body<'w> {
     pub(super) sight: Addressing,
     /// Those of the space, and then those of a row if it has rows.
     pub(super) dims: &'w [SpaceDim],
+    /// Dims that the place at hand has no coordinates along: an axis may have several roles in a kernel, but one at a place.
+    pub(super) absent: Vec<usize>,
     /// Which of them vectors run along …
     pub(super) vector: usize,
     /// … and the coordinates of each lane along the one before it and along it, where they run along both as one line.
@@ -135,6 +137,7 @@ impl<'w> Body<'w> {
             uniform_buffers_left: facts.uniform_buffers_max,
             sight,
             dims,
+            absent: vec![],
             vector: dims.len() - 1,
             line: None,
             gathered: vec![],

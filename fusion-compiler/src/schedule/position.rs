@@ -105,7 +105,8 @@ impl Body<'_> {
         if let Some(&(_, Coordinate::Fixed(at))) = at.iter().find(|(a, _)| *a == axis) {
             return self.top().constant(DType::I32, Const::Int(at));
         }
-        let dim = self.dims.iter().position(|dim| dim.axes.contains(&axis));
+        let is_own = |(i, dim): (usize, &SpaceDim)| !self.absent.contains(&i) && dim.axes.contains(&axis);
+        let dim = self.dims.iter().enumerate().position(is_own);
         let dim = dim.unwrap_or_else(|| unreachable!("an axis of the group is in its space or unrolled"));
         if let (Some(own), Level::Inner) = (self.on_line(dim), level) {
             return self.inner().cast(own, DType::I32);
@@ -196,7 +197,9 @@ impl Body<'_> {
             start = start + stride;
         }
         let own = |axis: &AxisId| at.iter().all(|(other, _)| other != axis);
-        let axes = self.dims.iter().map(|dim| dim.axes.last().filter(|axis| own(axis)));
+        let is_there = |i: &usize| !self.absent.contains(i);
+        let dims = self.dims.iter().enumerate();
+        let axes = dims.map(|(i, dim)| dim.axes.last().filter(|axis| is_there(&i) && own(axis)));
         let strides: Vec<Option<DimExpr>> =
             axes.map(|axis| axis.and_then(|&axis| stride(graph, operand, axis))).collect();
         let (level, run, gathers) = match self.lane_pattern((at, operand), level, &strides, place) {

@@ -13,6 +13,7 @@ use super::Product;
 use super::seen_keys::{TileRows, seen_keys};
 use super::tiles::{Numbers, Role, Side, TileConfig, Tiled, to_halve};
 use super::visible::Interval;
+use crate::fuse::Store;
 use crate::fuse::attention::{Attention, Softmax};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
@@ -147,17 +148,15 @@ impl Variant<'_> {
             (Role::Rows, &rows.coordinates),
             (Role::Cols, &cols.coordinates),
         ];
-        let is_of_elements = |order: &[_]| work.group.order == order;
-        tiled.store(&mut body, &tiled.place(tile, &of_elements), [rows.within, cols.within], |store| {
-            is_of_elements(&store.order)
-        });
-        if work.group.stores.iter().any(|store| !is_of_elements(&store.order)) {
+        let is_of_elements = |store: &Store| work.group.order == store.order;
+        let at = tiled.place(&mut body, tile, &of_elements);
+        tiled.store(&mut body, &at, [rows.within, cols.within], is_of_elements);
+        if !work.group.stores.iter().all(is_of_elements) {
             // The tile with the first columns stores results of rows.
             let zero = body.top().index(0);
             let is_first = body.item().apply(Op::Eq, &[col, zero]);
-            tiled.store(&mut body, &tiled.place(tile, &of_elements[..2]), [rows.within, is_first], |store| {
-                !is_of_elements(&store.order)
-            });
+            let at = tiled.place(&mut body, tile, &of_elements[..2]);
+            tiled.store(&mut body, &at, [rows.within, is_first], |store| !is_of_elements(store));
         }
         let inside = std::mem::take(&mut body.item);
         let (step, kind) = (body.top().index(1), LoopKind::Team);
@@ -209,7 +208,7 @@ impl Variant<'_> {
             let first = body.top().index(0);
             return self.of_part(body, place, (first, count));
         }
-        let at = self.tiled.place(place.tile, &[(Role::Batch, place.batch)]);
+        let at = self.tiled.place(body, place.tile, &[(Role::Batch, place.batch)]);
         let AttentionShape { rows, keys, .. } = self.shape;
         let dims = self.tiled.dims(Role::Rows);
         let rows = TileRows { dims, first: place.row, count: rows, place: &at };
@@ -250,7 +249,7 @@ impl Variant<'_> {
             (Role::Rows, place.rows.coordinates.as_slice()),
             (Role::Depth, &across.coordinates),
         ];
-        let at = tiled.place(place.tile, &coordinates);
+        let at = tiled.place(body, place.tile, &coordinates);
         let (weights, scaled, softmax) = match (&of.softmax, state.softmax) {
             (Some(softmax), Some(before)) => {
                 let scores = self.of.work.graph.node(softmax.largest).args[0];
@@ -274,7 +273,7 @@ impl Variant<'_> {
             (Role::Cols, place.cols.coordinates.as_slice()),
             (Role::Depth, &down.coordinates),
         ];
-        let at = tiled.place(place.tile, &coordinates);
+        let at = tiled.place(body, place.tile, &coordinates);
         let values = tiled.factor(body, (of.values, [place.cols, &down]), &at);
         inside.extend(body.take_inner());
         let mut b = body.writer(inside);

@@ -277,7 +277,8 @@ impl<'w> Tiled<'w> {
             (Role::Rows, &rows.coordinates),
             (Role::Cols, &cols.coordinates),
         ];
-        self.store(&mut body, &self.place(tile, &coordinates), [rows.within, cols.within], |_| true);
+        let place = self.place(&mut body, tile, &coordinates);
+        self.store(&mut body, &place, [rows.within, cols.within], |_| true);
         self.combine_parts(&mut body, (number, [row, col]));
         let inside = std::mem::take(&mut body.item);
         let (step, kind) = (body.top().index(1), LoopKind::Team);
@@ -343,8 +344,11 @@ impl<'w> Tiled<'w> {
         [count(rows, height), across]
     }
 
-    /// Returns the place with these coordinates. Nothing is read along dims without coordinates.
-    pub(super) fn place(&self, tile: Value, coordinates: &[Coordinates<'_>]) -> Place {
+    /// Returns the place with these coordinates, which the body is at then. Nothing is read along dims without coordinates.
+    pub(super) fn place(&self, body: &mut Body<'_>, tile: Value, coordinates: &[Coordinates<'_>]) -> Place {
+        let roles = self.dims.iter().enumerate().flat_map(|(role, dims)| dims.iter().map(move |_| role));
+        let is_given = |role: usize| coordinates.iter().any(|(given, _)| *given as usize == role);
+        body.absent = roles.enumerate().filter(|(_, role)| !is_given(*role)).map(|(i, _)| i).collect();
         let mut all = vec![tile; self.dims.iter().map(Vec::len).sum()];
         for &(role, of) in coordinates {
             let before: usize = self.dims[..role as usize].iter().map(Vec::len).sum();
@@ -371,7 +375,8 @@ impl<'w> Tiled<'w> {
             let steps = Numbers::new(body, Level::Inner, (step, depth_dims), (of_depth, len));
             let coordinates =
                 [(Role::Batch, batch), (role, own.coordinates.as_slice()), (depth, &steps.coordinates)];
-            let value = self.factor(body, (node, [own, &steps]), &self.place(tile, &coordinates));
+            let place = self.place(body, tile, &coordinates);
+            let value = self.factor(body, (node, [own, &steps]), &place);
             inside.extend(body.take_inner());
             value
         };
@@ -420,7 +425,10 @@ impl<'w> Tiled<'w> {
     ) -> Value {
         body.masks = of.map(|numbers| numbers.within).into();
         let value = body.value(node, &vec![], place);
-        if self.is_read(body, node) {
+        // A factor without rows or columns is the same in all of them.
+        let lanes =
+            of.iter().try_fold(Lanes::ONE, |all, numbers| all.broadcast(body.top().ty(numbers.within).lanes));
+        if self.is_read(body, node) && lanes == Some(body.top().ty(value).lanes) {
             return value;
         }
         let dtype = self.work.graph.node(node).dtype;
@@ -453,7 +461,17 @@ impl<'w> Tiled<'w> {
             let at = body.position(buffer, Level::Item, (&vec![], Lanes::ONE), place);
             stores.push((Address { aligned: self.config.aligned, ..at }, value));
         }
+        // Columns may be coordinates of the depth elsewhere.
+        let inner = body.take_inner();
+        body.item.extend(inner);
         let cond = body.item().apply(Op::And, &within);
+        // A result without rows or columns has the same place in all of them.
+        for (at, _) in &mut stores {
+            let mut b = body.item();
+            if b.ty(at.index).lanes != b.ty(cond).lanes {
+                at.index = b.apply(Op::Select, &[cond, at.index, at.index]);
+            }
+        }
         let (mut whole, mut halves) = (Vec::new(), Vec::new());
         for (at, value) in stores {
             match body.halves(Level::Item, at) {

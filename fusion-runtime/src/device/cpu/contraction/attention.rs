@@ -5,7 +5,10 @@
 //! largest score of the part, so sums are scaled whenever a part has a larger one (Milakov and Gimelshein 2018). All
 //! boxes of a coordinate of the batch share the packed keys and values.
 //!
-//! Invariant: parts have `DEPTH` keys and are combined in order, so the number of threads never changes a result.
+//! Groups of parts start anew and are then combined, so that threads without a box of their own take groups.
+//!
+//! Invariant: parts have `DEPTH` keys, groups have `GROUP` parts, and both are combined in order, so the number of
+//! threads never changes a result.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,6 +27,9 @@ use crate::device::cpu::memory::Pool;
 
 /// Most values of a row that parts combine.
 const STATES: usize = 4;
+
+/// Parts of a group. The order of a sum depends on the number, so it is the same for all processors.
+const GROUP: usize = 4;
 
 /// Attention whose extents and operands are known.
 pub(super) struct Attend<'a> {
@@ -63,13 +69,42 @@ struct KeyPanels {
 // SAFETY: threads pack different parts, and only read packed ones.
 unsafe impl Sync for KeyPanels {}
 
-/// The values of each row of a box that parts combine, in the order of the plan.
+/// Packed queries of a box, and the memory of what its groups of parts give.
+#[derive(Clone, Copy)]
+struct RowBox {
+    batch: usize,
+    rows: (usize, usize),
+    queries: *mut f32,
+    /// Memory of the first group: values of rows, then sums.
+    groups: *mut f32,
+    /// Elements of the values of rows.
+    states: usize,
+    /// Elements of the sums.
+    sums: usize,
+}
+
+// SAFETY: threads only read queries, and write the memory of different groups.
+unsafe impl Sync for RowBox {}
+
+impl RowBox {
+    fn count(&self) -> usize {
+        self.rows.1 - self.rows.0
+    }
+
+    /// Returns the memory of a group.
+    fn group(&self, number: usize) -> *mut f32 {
+        self.groups.wrapping_add(number * (self.states + self.sums))
+    }
+}
+
+/// What parts of the keys give for the rows of a box.
 struct States<'m> {
+    /// Values of a row, in the order of the plan.
     kinds: SmallVec<[StateKind; STATES]>,
-    /// Values of all parts before, row by row for each kind.
+    /// Values of all rows, kind by kind.
     whole: &'m mut [f32],
-    /// Values of a part.
-    part: &'m mut [f32],
+    /// Sums of values times weights, row by row.
+    sums: &'m mut [f32],
     rows: usize,
 }
 
@@ -130,29 +165,30 @@ impl<'a> Attend<'a> {
         let work = batches.saturating_mul(rows).saturating_mul(keys).saturating_mul(depth + cols);
         let threads = if work < runtime::PARALLEL_PRODUCTS_MIN { 1 } else { rayon::current_num_threads() };
         let are_even = batches.is_multiple_of(threads) || batches >= 4 * threads;
-        let by_batches = threads == 1 || are_even || rows <= self.kernels.rows;
+        let is_lone = rows <= self.kernels.rows;
+        let by_groups = is_lone && !are_even && keys > GROUP * DEPTH;
+        let by_batches = threads == 1 || are_even || is_lone && !by_groups;
         let (outer, inner) = if by_batches { (threads, 1) } else { (1, threads) };
-        let wanted = rows.div_ceil(runtime::ATTENTION_BOX_ROWS).max(if inner > 1 { 4 * inner } else { 1 });
+        let wanted = if is_lone { 1 } else { rows.div_ceil(runtime::ATTENTION_BOX_ROWS) };
+        let wanted = wanted.max(if inner > 1 && !by_groups { 4 * inner } else { 1 });
         let boxes = Boxes::new((rows, self.kernels.rows), wanted);
         // A box that is alone has only the keys of a part at hand.
-        let is_alone = boxes.count == 1;
-        let held = if is_alone { DEPTH.min(keys) } else { keys };
-        let key_len = held.next_multiple_of(self.kernels.cols) * depth;
-        let value_len = cols.next_multiple_of(self.kernels.cols) * held;
+        if boxes.count == 1 {
+            return all(outer, batches, &|batch| self.run_box(batch, boxes.rows(0), inner, None));
+        }
+        let (key_len, value_len) = self.panel_lens(keys);
         all(outer, batches, &|batch| {
             let memory = Workspace::<f32>::new(self.pool, key_len + value_len)?;
-            let from = |first| KeyPanels { batch, first, keys: memory.ptr(0), values: memory.ptr(key_len) };
-            if is_alone {
-                let packed = |part| {
-                    let panels = from(self.part(part).0);
-                    self.pack_part(&panels, part).map(|()| panels)
-                };
-                return all(1, boxes.count, &|number| self.run_box(batch, boxes.rows(number), &packed));
-            }
-            let panels = from(0);
+            let panels = KeyPanels { batch, first: 0, keys: memory.ptr(0), values: memory.ptr(key_len) };
             all(inner, keys.div_ceil(DEPTH), &|part| self.pack_part(&panels, part))?;
-            all(inner, boxes.count, &|number| self.run_box(batch, boxes.rows(number), &|_| Ok(panels)))
+            all(inner, boxes.count, &|number| self.run_box(batch, boxes.rows(number), 1, Some(panels)))
         })
+    }
+
+    /// Returns the elements of the panels of so many keys, and of their values.
+    fn panel_lens(&self, keys: usize) -> (usize, usize) {
+        let (width, depth) = (self.kernels.cols, self.keys.operand.depth());
+        (keys.next_multiple_of(width) * depth, self.values.lanes().next_multiple_of(width) * keys)
     }
 
     /// Returns the parts with keys that are not masked for some row of a box.
@@ -208,49 +244,97 @@ impl<'a> Attend<'a> {
         unsafe { self.values.pack(block, self.value_panels(of, keys.0), self.pool) }
     }
 
-    /// Computes the results of a box of rows. `packed` returns the keys and values of a part.
+    /// Computes the results of a box of rows by so many threads. Without packed keys, each of them packs the keys of a part
+    /// at a time.
     fn run_box(
         &self,
         batch: usize,
         rows: (usize, usize),
-        packed: &dyn Fn(usize) -> Result<KeyPanels, Failure>,
+        threads: usize,
+        packed: Option<KeyPanels>,
     ) -> Result<(), Failure> {
         let (count, height, depth) = (rows.1 - rows.0, self.kernels.rows, self.queries.operand.depth());
-        let (padded, cols) = (count.next_multiple_of(height), self.values.lanes());
-        let states = self.of.state.len() * count;
-        let lens = [padded * depth, count * DEPTH, count * DEPTH, count * cols, states, states];
-        let memory = Workspace::<f32>::new(self.pool, lens.iter().sum())?;
-        let mut ahead = 0;
-        let [queries, tile, weights, sums, whole, part] = lens.map(|len| {
-            ahead += len;
-            memory.ptr(ahead - len)
-        });
+        let (states, sums) = (self.of.state.len() * count, count * self.values.lanes());
+        let parts = self.visible_parts((batch, rows))?;
+        let groups = parts.start / GROUP..parts.end.div_ceil(GROUP);
+        let padded = count.next_multiple_of(height);
+        let memory =
+            Workspace::<f32>::new(self.pool, padded * depth + groups.len().max(1) * (states + sums))?;
+        let queries = memory.ptr(0);
         for depth in blocks(depth) {
             let block = LaneBlock { batch, lanes: rows, depth, steps: depth };
             let panels = PanelMemory { first: queries.wrapping_add(depth.0 * padded), width: height };
             // SAFETY: the operand has these rows, and there is room for all of them.
             unsafe { self.queries.pack(block, panels, self.pool)? };
         }
-        // SAFETY: the slices are different parts of the memory, all of whose bytes are floats.
-        let (mut states, values) = unsafe {
-            let kinds = self.of.state.iter().map(|state| state.kind).collect();
-            let [whole, part] = [whole, part].map(|at| std::slice::from_raw_parts_mut(at, states));
-            (States { kinds, whole, part, rows: count }, std::slice::from_raw_parts_mut(sums, count * cols))
-        };
-        states.start();
-        values.fill(0.0);
-        for number in self.visible_parts((batch, rows))? {
-            let (keys, of) = (self.part(number), &packed(number)?);
-            let len = keys.1 - keys.0;
-            self.scores((of, keys), (queries, count), tile);
-            self.weigh((batch, rows), (number, len), [tile, weights], &mut states);
-            // SAFETY: the kernel has written weights of so many rows and keys.
-            let weights = unsafe { std::slice::from_raw_parts_mut(weights, count * len) };
-            states.combine(weights, values);
-            self.add_values((of, keys), (weights, count), sums);
+        let of = RowBox { batch, rows, queries, groups: memory.ptr(padded * depth), states, sums };
+        // Without parts, a group gives the sums of nothing.
+        all(threads, groups.len().max(1), &|number| {
+            let first = (groups.start + number) * GROUP;
+            self.run_group(&of, number, first.max(parts.start)..(first + GROUP).min(parts.end), packed)
+        })?;
+        let mut whole = self.group(&of, 0);
+        for number in 1..groups.len() {
+            let part = self.group(&of, number);
+            whole.combine(&part);
         }
-        states.finish(self.of.is_finite, values);
-        self.results((batch, rows), sums, &mut states);
+        whole.finish(self.of.is_finite);
+        self.results((batch, rows), &mut whole);
+        Ok(())
+    }
+
+    /// Returns what a group of parts gives.
+    fn group<'m>(&self, of: &'m RowBox, number: usize) -> States<'m> {
+        let first = of.group(number);
+        // SAFETY: each group has a part of the memory, all of whose bytes are floats.
+        let (whole, sums) = unsafe {
+            let whole = std::slice::from_raw_parts_mut(first, of.states);
+            (whole, std::slice::from_raw_parts_mut(first.wrapping_add(of.states), of.sums))
+        };
+        States {
+            kinds: self.of.state.iter().map(|state| state.kind).collect(),
+            whole,
+            sums,
+            rows: of.count(),
+        }
+    }
+
+    /// Computes what some parts give.
+    fn run_group(
+        &self,
+        of: &RowBox,
+        number: usize,
+        parts: Range<usize>,
+        packed: Option<KeyPanels>,
+    ) -> Result<(), Failure> {
+        let (count, held) = (of.count(), if packed.is_none() { DEPTH.min(self.keys.lanes()) } else { 0 });
+        let (key_len, value_len) = self.panel_lens(held);
+        let lens = [count * DEPTH, count * DEPTH, of.states, key_len, value_len];
+        let memory = Workspace::<f32>::new(self.pool, lens.iter().sum())?;
+        let mut ahead = 0;
+        let [tile, weights, state, keys, values] = lens.map(|len| {
+            ahead += len;
+            memory.ptr(ahead - len)
+        });
+        let mut states = self.group(of, number);
+        states.start();
+        for part in parts {
+            let at = self.part(part);
+            let panels = packed.unwrap_or(KeyPanels { batch: of.batch, first: at.0, keys, values });
+            if packed.is_none() {
+                self.pack_part(&panels, part)?;
+            }
+            let len = at.1 - at.0;
+            self.scores((&panels, at), (of.queries, count), tile);
+            self.weigh((of.batch, of.rows), (part, len), [tile, weights, state]);
+            // SAFETY: the kernel has written weights of so many rows and keys, and the state of each row.
+            let (weights, state) = unsafe {
+                let weights = std::slice::from_raw_parts_mut(weights, count * len);
+                (weights, std::slice::from_raw_parts(state, of.states))
+            };
+            states.add(state, weights);
+            self.add_values((&panels, at), (weights, count), states.sums.as_mut_ptr());
+        }
         Ok(())
     }
 
@@ -309,25 +393,25 @@ impl<'a> Attend<'a> {
         &self,
         (batch, rows): (usize, (usize, usize)),
         (part, len): (usize, usize),
-        [scores, weights]: [*mut f32; 2],
-        states: &mut States<'_>,
+        [scores, weights, states]: [*mut f32; 3],
     ) {
-        let per_row = self.weights.items.per_row();
+        let (per_row, all) = (self.weights.items.per_row(), rows.1 - rows.0);
         self.each_run((batch, rows), per_row, part, |row, first, count| {
             let mut tiles: SmallVec<[Tile; STATES + 2]> = SmallVec::new();
             for (buffer, at) in [(self.of.scores, scores), (self.of.weights, weights)] {
                 tiles.push(Tile { buffer: buffer.into(), at: at.wrapping_add(row * len).cast() });
             }
             for (number, state) in self.of.state.iter().enumerate() {
-                tiles.push(Tile { buffer: state.part.into(), at: states.part_at(number, row) });
+                let at = states.wrapping_add(number * all + row).cast();
+                tiles.push(Tile { buffer: state.part.into(), at });
             }
             self.weights.run_tiles(first, first + count, &tiles);
         });
     }
 
     /// Computes the results of rows from their sums.
-    fn results(&self, (batch, rows): (usize, (usize, usize)), sums: *mut f32, states: &mut States<'_>) {
-        let cols = self.values.lanes();
+    fn results(&self, (batch, rows): (usize, (usize, usize)), states: &mut States<'_>) {
+        let (cols, sums) = (self.values.lanes(), states.sums.as_mut_ptr());
         self.each_run((batch, rows), 1, 0, |row, first, count| {
             let mut tiles: SmallVec<[Tile; STATES + 1]> = SmallVec::new();
             tiles.push(Tile { buffer: self.tile, at: sums.wrapping_add(row * cols).cast() });
@@ -379,10 +463,7 @@ impl States<'_> {
         for (kind, whole) in self.kinds.iter().zip(self.whole.chunks_mut(self.rows.max(1))) {
             whole.fill(if *kind == StateKind::Largest { f32::NEG_INFINITY } else { 0.0 });
         }
-    }
-
-    fn part_at(&mut self, number: usize, row: usize) -> *mut u8 {
-        self.part[number * self.rows + row..].as_mut_ptr().cast()
+        self.sums.fill(0.0);
     }
 
     fn whole_at(&mut self, number: usize, row: usize) -> *mut u8 {
@@ -394,28 +475,45 @@ impl States<'_> {
         self.kinds.iter().position(|kind| *kind == StateKind::Largest)
     }
 
+    /// Combines the values of a row with those of further keys. Returns the factors of both.
+    fn combine_row(&mut self, row: usize, further: &[f32]) -> Option<Scales> {
+        let (largest, rows) = (self.largest()?, self.rows);
+        let (before, part) = (self.whole[largest * rows + row], further[largest * rows + row]);
+        let scales = scales(before, part);
+        self.whole[largest * rows + row] = larger(before, part);
+        for number in (0..self.kinds.len()).filter(|number| *number != largest) {
+            let at = number * rows + row;
+            self.whole[at] = self.whole[at] * scales.before + further[at] * scales.part;
+        }
+        Some(scales)
+    }
+
     /// Combines the values of a part with those of the parts before, and scales the weights of the part and the sums
     /// alike.
-    fn combine(&mut self, weights: &mut [f32], sums: &mut [f32]) {
-        let (Some(largest), rows) = (self.largest(), self.rows) else { return };
-        let (keys, cols) = (weights.len() / rows, sums.len() / rows);
-        for row in 0..rows {
-            let (before, part) = (self.whole[largest * rows + row], self.part[largest * rows + row]);
-            let scales = scales(before, part);
-            self.whole[largest * rows + row] = larger(before, part);
-            for number in (0..self.kinds.len()).filter(|number| *number != largest) {
-                let at = number * rows + row;
-                self.whole[at] = self.whole[at] * scales.before + self.part[at] * scales.part;
-            }
+    fn add(&mut self, part: &[f32], weights: &mut [f32]) {
+        let (keys, cols) = (weights.len() / self.rows, self.sums.len() / self.rows);
+        for row in 0..self.rows {
+            let Some(scales) = self.combine_row(row, part) else { return };
             scale(&mut weights[row * keys..][..keys], scales.part);
-            scale(&mut sums[row * cols..][..cols], scales.before);
+            scale(&mut self.sums[row * cols..][..cols], scales.before);
+        }
+    }
+
+    /// Combines what further parts give with this.
+    fn combine(&mut self, further: &States<'_>) {
+        let cols = self.sums.len() / self.rows;
+        for row in 0..self.rows {
+            let Scales { before, part } =
+                self.combine_row(row, further.whole).unwrap_or(Scales { before: 1.0, part: 1.0 });
+            let sums = self.sums[row * cols..][..cols].iter_mut().zip(&further.sums[row * cols..]);
+            sums.for_each(|(sum, further)| *sum = *sum * before + further * part);
         }
     }
 
     /// Makes sums relative to an infinite number NaN, where they are not relative to 0 instead.
-    fn finish(&mut self, is_finite: bool, sums: &mut [f32]) {
+    fn finish(&mut self, is_finite: bool) {
         let (Some(largest), rows) = (self.largest(), self.rows) else { return };
-        let cols = sums.len() / rows;
+        let cols = self.sums.len() / rows;
         for row in 0..rows {
             if !self.whole[largest * rows + row].is_infinite() {
                 continue;
@@ -426,7 +524,7 @@ impl States<'_> {
                 }
             }
             if !is_finite {
-                sums[row * cols..][..cols].fill(f32::NAN);
+                self.sums[row * cols..][..cols].fill(f32::NAN);
             }
         }
     }
