@@ -18,6 +18,12 @@ fuse! {
 
     /// A layer without a bias.
     pub fn layer(x: f32[M, K], w: f32[K, N]) -> f32[M, N] { relu(matmul(x, w, K)) }
+
+    /// Attention of queries to keys that are not after them.
+    pub fn attend(q: f32[T, C = 32], k: f32[S, C], v: f32[S, D = 48]) -> f32[T, D] {
+        let scores = matmul(q, k, C) * rsqrt(C);
+        matmul(softmax(if index(S) <= index(T) { scores } else { -INF }, S), v, S)
+    }
 }
 
 fn main() -> std::result::Result<(), Box<dyn Error>> {
@@ -53,6 +59,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     let theirs = out.to_vec()?;
 
     product(&device, &stream)?;
+    attention(&device, &stream)?;
 
     let expected = |i: usize| gate[i] / (1.0 + (-gate[i]).exp()) * up[i];
     let is_near = |i: usize| (ours[i] - expected(i)).abs() <= 1e-5 * expected(i).abs().max(1e-3);
@@ -100,5 +107,41 @@ fn product(device: &Device, stream: &Stream) -> std::result::Result<(), Box<dyn 
         Ok(())
     } else {
         Err("the products differ".into())
+    }
+}
+
+/// Launches an attention itself. A block computes a tile of 16 queries and all columns.
+fn attention(device: &Device, stream: &Stream) -> std::result::Result<(), Box<dyn Error>> {
+    let (queries, keys) = (50_usize, 70_usize);
+    let numbers = |seed: usize, rows: usize, cols: usize| {
+        let all: Vec<f32> = (0..rows * cols).map(|i| ((i * 7 + seed) % 23) as f32 / 11.0 - 1.0).collect();
+        Tensor::from_slice(device, &all, [rows, cols])
+    };
+    let (q, k, v) = (numbers(1, queries, 32)?, numbers(2, keys, 32)?, numbers(3, keys, 48)?);
+    let mut out = Tensor::<f32>::zeros(device, [queries, 48])?;
+
+    let kernel =
+        attend::kernels().into_iter().find(|kernel| kernel.text == attend::PTX).ok_or("no kernel")?;
+    let shared = kernel.shared_bytes.ok_or("memory depends on extents")? as u32;
+    let tiles = queries.div_ceil(16) as u32;
+    let LaunchConfig { grid, block, shared_bytes } =
+        LaunchConfig::tiles(device.facts(), tiles.into(), kernel.team, shared);
+    let module = Module::from_ptx(kernel.text, &[])?;
+    let function = module.get_function(kernel.name)?;
+    let [a, b, c, d] = [q.as_device_ptr()?, k.as_device_ptr()?, v.as_device_ptr()?, out.as_device_ptr_mut()?];
+    // SAFETY: the kernel reads the elements of the first tensors and writes these of the last one, and the tensors
+    // outlive the wait.
+    unsafe {
+        launch!(function<<<grid, block, shared_bytes, stream>>>(
+            a.as_raw(), b.as_raw(), c.as_raw(), d.as_raw(), 0_u32, tiles, queries as u32, keys as u32
+        ))?;
+    }
+    let (theirs, ours) = (out.to_vec()?, attend(&q, &k, &v)?.to_vec()?);
+    let is_near = |(x, y): (&f32, &f32)| (x - y).abs() < 1e-5;
+    if theirs.iter().zip(&ours).all(is_near) && theirs.iter().any(|x| *x != 0.0) {
+        println!("an attention of {queries} queries to {keys} keys is the same from both launches");
+        Ok(())
+    } else {
+        Err("the results of attention differ".into())
     }
 }

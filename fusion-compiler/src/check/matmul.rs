@@ -102,7 +102,10 @@ pub(super) fn exchanged(b: &Builder<'_>, id: NodeId, extra: AxisId, result: Axis
         {
             return Some(axis);
         }
-        open.extend(node.args.iter().copied().filter(|&arg| b.graph.node(arg).axes.contains(extra)));
+        // The sums below another reduction have dims of their own.
+        if !matches!(node.kind, NodeKind::Reduce(..)) {
+            open.extend(node.args.iter().copied().filter(|&arg| b.graph.node(arg).axes.contains(extra)));
+        }
     }
     None
 }

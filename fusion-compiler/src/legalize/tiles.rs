@@ -258,8 +258,8 @@ impl Tiles<'_> {
         self.held = Held { runs: starts, rows, cols };
     }
 
-    /// Returns the elements that the thread has in these rows of a tile with the lanes of a value, row by row: vectors, or one
-    /// element of each row.
+    /// Returns the elements that the thread has in these rows of a value, row by row. These are vectors, or one element of
+    /// each row.
     fn elements_in(&self, rows: &[Value], of: Value) -> Vec<Elements> {
         let cols = self.cols(of);
         let along = self.own(of, Elements { row: rows[0], col: rows[0], along: Some(Along::Cols) }).along;

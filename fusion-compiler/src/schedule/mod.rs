@@ -76,7 +76,8 @@ pub fn chosen(work: &Work<'_>) -> Schedule {
 pub fn schedule(work: &Work<'_>, facts: &TargetFacts) -> (Vec<Config>, Vec<Scratch>) {
     if Attention::of(work.graph, work.group).is_some() {
         let mut scratch = vec![];
-        return (contraction::contraction(work, facts, &mut scratch), scratch);
+        let configs = contraction::contraction(work, facts, &mut scratch);
+        return (bindable(configs, facts), scratch);
     }
     let alone = |configs: Vec<Scheduled>| configs.into_iter().map(|scheduled| vec![scheduled]).collect();
     let (mut configs, mut scratch) = match chosen(work) {

@@ -18,6 +18,7 @@ use super::Product;
 use super::attention_parts::KeyParts;
 use super::attention_tiles::AttendTiles;
 use super::factor::{FactorSource, order};
+use super::few::kernels;
 use super::visible::{Interval, visible};
 use crate::fuse::attention::Attention;
 use crate::fuse::{Load, Store};
@@ -26,7 +27,7 @@ use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, AxisId, AxisSet, Graph, Node, NodeId, NodeKind};
 use crate::ir::kernel::BufferId;
 use crate::ir::plan::{
-    self, Blocks, Contraction, DEPTH, Footprint, RowState, Slot, Space, StateKind, TileAxis,
+    self, Blocks, Condition, Contraction, DEPTH, Footprint, RowState, Slot, Space, StateKind, TileAxis,
 };
 use crate::target::{TargetFacts, Tiles};
 
@@ -75,13 +76,66 @@ impl<'w> Attend<'w> {
             return self.by_teams(scratch);
         }
         let mut configs: Vec<Config> = Vec::new();
+        configs.extend(self.by_few(scratch));
         for in_blocks in [true, false] {
             configs.push(self.config(scratch, in_blocks));
-            if configs.iter().flatten().all(|kernel| kernel.when.is_empty()) {
+            if configs.last().is_some_and(|config| config.iter().all(|kernel| kernel.when.is_empty())) {
                 break;
             }
         }
         configs
+    }
+
+    /// Returns reductions for few queries, which read keys and values along their memory. Weights of few queries are small.
+    fn by_few(&self, scratch: &mut Vec<Scratch>) -> Option<Config> {
+        let Attend { of, work, facts, outer, .. } = self;
+        let rows = DimExpr::product(self.sums.rows.iter().map(|&axis| &work.graph.axis(axis).extent));
+        let are_few = Condition::AtMost(rows, facts.contractions.rows_min - 1);
+        if are_few.known() == Some(false) {
+            return None;
+        }
+        let along = vec![of.along];
+        let all = [outer.as_slice(), &along].concat();
+        let (mut known, mut config) = (work.known(), Config::new());
+        let mut add = |known: &BTreeMap<Load, Operand>, (name, of_rows), stores: Vec<(Store, Operand)>| {
+            let mut stage = Stage::new(StageKind::Rows, work.graph.clone(), known.clone(), of_rows);
+            stage.name = format!("{}_few_{name}", work.name);
+            for (store, operand) in stores {
+                let is_known = stage.known.contains_key(&Load::Stored(store.node));
+                let node = if is_known { stage.copy(store.node) } else { store.node };
+                stage.store(Store { node, ..store }, operand);
+            }
+            // The last kernel of a schedule is for all calls.
+            config.extend(kernels(stage, facts).pop());
+        };
+        let mut memory = |node: NodeId, name: &str, order: &[AxisId]| {
+            let made = memory(work, scratch, work.graph, name.into(), DType::F32, order.to_vec());
+            (Store { node, output: None, order: order.to_vec() }, made)
+        };
+        let results = work.group.stores.iter().zip(&work.stores);
+        let results = results
+            .map(|(store, &BufferId(buffer))| (store.clone(), work.operands[usize::from(buffer)].clone()));
+        let (of_elements, of_rows): (Vec<_>, Vec<_>) =
+            results.partition(|(store, _)| store.order == work.group.order);
+        let scores =
+            of.softmax.as_ref().map_or(of.weights, |softmax| work.graph.node(softmax.largest).args[0]);
+        let of_scores = memory(scores, "scores", &all);
+        add(&known, ("scores", (all.clone(), self.scores.depth.clone())), vec![of_scores.clone()]);
+        known.insert(Load::Stored(scores), of_scores.1);
+        if let Some(softmax) = &of.softmax {
+            let mut stores = vec![memory(of.weights, "weights", &all)];
+            let sums = softmax.sums.iter().map(|(sum, _)| *sum);
+            let states = [softmax.largest].into_iter().chain(sums);
+            stores.extend(states.map(|node| memory(node, "state", outer)));
+            let made: Vec<_> =
+                stores.iter().map(|(store, operand)| (Load::Stored(store.node), operand.clone())).collect();
+            stores.extend(of_rows);
+            add(&known, ("weights", (outer.clone(), along.clone())), stores);
+            known.extend(made);
+        }
+        add(&known, ("values", (work.group.order.clone(), along)), of_elements);
+        config[0].when = vec![are_few];
+        Some(config)
     }
 
     /// Returns the ways to run the group on GPUs. The elements of a row are keys, and steps of the depth of scores.

@@ -125,7 +125,7 @@ impl Product {
 }
 
 /// Returns the kernels of a stage, of which a call runs the first whose conditions hold.
-fn kernels(mut stage: Stage, facts: &TargetFacts) -> Vec<Scheduled> {
+pub(super) fn kernels(mut stage: Stage, facts: &TargetFacts) -> Vec<Scheduled> {
     stage.fill(&[]);
     let work = stage.work();
     match chosen(&work) {

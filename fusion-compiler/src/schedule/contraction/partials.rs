@@ -84,20 +84,16 @@ impl TilePartials {
         }
         let (product, _) = Product::in_tiles(contraction, facts)?;
         let (direction, outer) = product.direction(contraction, (&group.cols, &group.order))?;
+        // A row that also has elements is in a cache when these are computed.
+        let has_elements = group.stores.iter().any(|store| group.is_of_elements(store));
+        if has_elements && direction == Direction::AlongCols {
+            return None;
+        }
         let (kept, inner) = match direction {
             Direction::AlongCols => (&product.rows, &product.cols),
             Direction::AlongRows => (&product.cols, &product.rows),
         };
-        let len = match (facts.contractions.tiles, direction) {
-            (Tiles::Driver { cols_max, .. }, Direction::AlongCols) => cols_max.into(),
-            (Tiles::Driver { .. }, Direction::AlongRows) => ROW_PART as i64,
-            (Tiles::Teams(shapes), Direction::AlongCols) => {
-                shapes.iter().map(|shape| shape.cols).min()?.into()
-            }
-            (Tiles::Teams(shapes), Direction::AlongRows) => {
-                shapes.iter().map(|shape| shape.rows).min()?.into()
-            }
-        };
+        let len = part_len(direction, facts)?;
         if graph.axes.len() >= AXES_MAX {
             return None;
         }
@@ -290,6 +286,16 @@ impl TilePartials {
         stage.name = name;
         stage
     }
+}
+
+/// Returns the number of elements of a part.
+fn part_len(direction: Direction, facts: &TargetFacts) -> Option<i64> {
+    Some(match (facts.contractions.tiles, direction) {
+        (Tiles::Driver { cols_max, .. }, Direction::AlongCols) => cols_max.into(),
+        (Tiles::Driver { .. }, Direction::AlongRows) => ROW_PART as i64,
+        (Tiles::Teams(shapes), Direction::AlongCols) => shapes.iter().map(|shape| shape.cols).min()?.into(),
+        (Tiles::Teams(shapes), Direction::AlongRows) => shapes.iter().map(|shape| shape.rows).min()?.into(),
+    })
 }
 
 impl Product {

@@ -6,6 +6,8 @@
 //! factor outside of its tensors are 0 after its prologue, and elements of a tile outside of the space are not
 //! stored.
 
+mod numbers;
+
 use super::super::body::{Addressing, Body, Level, Place, is_large};
 use super::super::space::{SpaceDim, bytes, dims_along, product, width_conditions, widths};
 use super::super::{Config, Scheduled, Scratch, Work};
@@ -15,12 +17,13 @@ use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{Access, AxisId, Math, NodeId, NodeKind};
 use crate::ir::kernel::{
-    ASYNC_COPY_BYTES, Address, BufferId, Builtin, Carried, Expr, IndexWidth, Lanes, LoopKind, Panels, Scope,
-    Stmt, ThreadMap, Type, Value,
+    ASYNC_COPY_BYTES, Address, BufferId, Carried, Expr, IndexWidth, Lanes, LoopKind, Panels, Scope, Stmt,
+    ThreadMap, Type, Value,
 };
 use crate::ir::op::Op;
 use crate::ir::plan::{Condition, Footprint, Space, UniformArg};
 use crate::target::{PANEL_BYTES, TargetFacts, TileShape};
+pub(super) use numbers::{Coordinates, Numbers, Role, Side};
 
 const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
 
@@ -161,58 +164,6 @@ fn matrix_operand(work: &Work<'_>, factor: NodeId) -> Option<BufferId> {
         _ => Load::Stored(of),
     };
     work.loads.get(&load).copied()
-}
-
-/// A side of a tile.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
-    Rows,
-    Cols,
-}
-
-/// Axes of the space that are in one role. The numbers are those of their dims.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
-    Batch,
-    Rows,
-    Cols,
-    /// The depth of a product, or the keys of attention.
-    Depth,
-    /// The depth of the scores of attention.
-    OfScores,
-}
-
-/// The numbers of the rows or columns of a tile.
-pub(super) struct Numbers {
-    /// Coordinates of each number, by dim.
-    pub(super) coordinates: Vec<Value>,
-    /// True for the numbers inside of the space.
-    pub(super) within: Value,
-    count: u16,
-}
-
-/// Coordinates of the axes in some roles.
-pub(super) type Coordinates<'c> = (Role, &'c [Value]);
-
-impl Numbers {
-    /// Computes `count` numbers from `first` on.
-    pub(super) fn new(
-        body: &mut Body<'_>,
-        level: Level,
-        (first, dims): (Value, &[SpaceDim]),
-        (side, count): (Side, u16),
-    ) -> Numbers {
-        let extent = body.extent(&product(dims));
-        let (builtin, lanes) = match side {
-            Side::Rows => (Builtin::TileRow, Lanes::Tile(count, 1)),
-            Side::Cols => (Builtin::TileCol, Lanes::Tile(1, count)),
-        };
-        let mut b = body.at(level);
-        let ahead = b.bind(Type { lanes, ..INDEX }, Expr::Builtin(builtin));
-        let number = b.apply(Op::Add, &[first, ahead]);
-        let within = b.apply(Op::Lt, &[number, extent]);
-        Numbers { coordinates: body.decoded(level, number, dims), within, count }
-    }
 }
 
 /// A kernel that computes tiles.

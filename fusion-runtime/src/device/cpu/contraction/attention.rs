@@ -97,7 +97,7 @@ impl RowBox {
     }
 }
 
-/// What parts of the keys give for the rows of a box.
+/// Sums over parts of the keys for the rows of a box.
 struct States<'m> {
     /// Values of a row, in the order of the plan.
     kinds: SmallVec<[StateKind; STATES]>,
@@ -283,7 +283,7 @@ impl<'a> Attend<'a> {
         Ok(())
     }
 
-    /// Returns what a group of parts gives.
+    /// Returns the sums of a group of parts.
     fn group<'m>(&self, of: &'m RowBox, number: usize) -> States<'m> {
         let first = of.group(number);
         // SAFETY: each group has a part of the memory, all of whose bytes are floats.
@@ -299,7 +299,7 @@ impl<'a> Attend<'a> {
         }
     }
 
-    /// Computes what some parts give.
+    /// Computes the sums of some parts.
     fn run_group(
         &self,
         of: &RowBox,
@@ -499,7 +499,7 @@ impl States<'_> {
         }
     }
 
-    /// Combines what further parts give with this.
+    /// Adds the sums of further parts.
     fn combine(&mut self, further: &States<'_>) {
         let cols = self.sums.len() / self.rows;
         for row in 0..self.rows {
