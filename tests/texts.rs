@@ -88,6 +88,53 @@ fn products_assemble_without_spills() {
     tools::assemble(&without_names(all));
 }
 
+/// Attention with any score function assembles without spills for head dims of 64 and 128 channels and any other, and
+/// has no more shared memory than every device of WebGPU.
+#[test]
+fn attention_is_valid_without_spills() {
+    let sources = [
+        "pub fn f(q: f32[H, T, C = 64], k: f32[H, S, C], v: f32[H, S, D = 64]) -> f32[H, T, D] {
+            matmul(softmax(matmul(q, k, C) * rsqrt(C), S), v, S)
+        }",
+        "pub fn f(q: f16[H, T, C = 128], k: f16[H, S, C], v: f16[H, S, C]) -> (f32[H, T, C], f32[H, T]) {
+            let s = matmul(q as f32, k as f32, C) * rsqrt(C);
+            let s = if index(S) <= index(T) && index(T) - index(S) < 256 { s } else { -INF };
+            (matmul(softmax(s, S), v as f32, S), logsumexp(s, S))
+        }",
+        "pub fn f(q: bf16[B, G, T, C], k: bf16[B, S, C], v: bf16[B, D, S], b: f32[T, S], n: i32[B]) -> f32[B, G, T, D] {
+            let s = 30.0 * tanh((matmul(q as f32, k as f32, C) + b) / 30.0);
+            relu(matmul(masked_softmax(s, index(S) < n, S), v as f32, S))
+        }",
+        "pub fn f(q: f32[H, C], k: f32[H, C, S], v: f32[H, S, D]) -> f32[H, D] {
+            matmul(sigmoid(matmul(q, k, C)), v, S)
+        }",
+    ];
+    let (mut ptx, mut wgsl) = (Vec::new(), Vec::new());
+    for source in sources {
+        let function = &kernels::functions_of(source)[0];
+        let plan = compile(function.graph.clone(), &[Target::Ptx, Target::Wgsl], &|_| (0, 0));
+        for (target, all) in [(Target::Ptx, &mut ptx), (Target::Wgsl, &mut wgsl)] {
+            let texts = texts_of(&plan, target);
+            assert!(texts.iter().any(|(name, _)| name.contains("_attention64x")), "{source}: {target:?}");
+            all.extend(without_names(texts));
+        }
+    }
+    for text in &wgsl {
+        let bytes: usize = text.lines().filter_map(workgroup_bytes).sum();
+        assert!(bytes <= 16 << 10, "{bytes} bytes of shared memory\n{text}");
+    }
+    tools::assemble(&ptx);
+    tools::validate(&wgsl);
+}
+
+/// Returns the bytes of shared memory that a line of WGSL declares.
+fn workgroup_bytes(line: &str) -> Option<usize> {
+    let (_, of) = line.strip_prefix("var<workgroup> ")?.split_once(": array<")?;
+    let (element, len) = of.strip_suffix(">;")?.rsplit_once(", ")?;
+    let lanes = if element.starts_with("vec4") { 4 } else { 1 };
+    Some(4 * lanes * len.parse::<usize>().ok()?)
+}
+
 /// Rows of known length get only kernels that some call takes. These are the kernels of the row's team, of a
 /// smaller team where a block has too few rows for several, and a fallback for all.
 #[test]

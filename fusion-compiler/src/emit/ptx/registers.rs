@@ -20,12 +20,16 @@ pub(super) fn bounds(kernel: &Kernel) -> String {
         // With as many threads, that many registers do not fit. ptxas keeps room for other blocks, which go on while the threads of
         // one wait for each other. Asked for few blocks it takes up to twice the registers: rows took an H200 a tenth longer. But
         // of values of 64 bits, and of eight lanes that are held, it would spill some to keep that room.
-        team if kernel.index == IndexWidth::Bits64 || has_wide => few_blocks(team),
+        team if kernel.index == IndexWidth::Bits64 || has_wide => {
+            // Sums of two products at once leave no registers for as many threads.
+            let threads = if live(kernel) > REGISTERS_OF_512 - REGISTERS_LEFT { 256 } else { 512 };
+            few_blocks(team, threads)
+        }
         // It makes up for half of what is live at once, lane by lane, and functions that need more would have to spill it.
         team if has_eight && (least..=512).contains(&team) && live(kernel) <= 2 * ptx::REGISTERS => {
             of_three_blocks()
         }
-        team if has_eight => few_blocks(team),
+        team if has_eight => few_blocks(team, 512),
         _ if kernel.threads.cluster && live(kernel) <= ptx::REGISTERS => of_three_blocks(),
         _ => String::new(),
     };
@@ -36,9 +40,16 @@ fn of_three_blocks() -> String {
     format!("\n.maxnreg {}", ptx::REGISTERS)
 }
 
-fn few_blocks(team: u32) -> String {
-    format!("\n.minnctapersm {}", (512 / team).max(1))
+/// Asks for as many blocks as have so many threads.
+fn few_blocks(team: u32, threads: u32) -> String {
+    format!("\n.minnctapersm {}", (threads / team).max(1))
 }
+
+/// Registers of each of 512 threads of a multiprocessor.
+const REGISTERS_OF_512: usize = 128;
+
+/// Registers of a thread for addresses and what ptxas reads ahead.
+const REGISTERS_LEFT: usize = 32;
 
 /// The most registers that hold values at once, if all is done in order: those of constants and arguments, which instructions name,
 /// and of addresses left out.
