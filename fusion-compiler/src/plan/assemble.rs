@@ -141,9 +141,17 @@ pub fn program<C: Clone>(
     let mut steps = Vec::new();
     for i in 0..fused.groups.len() {
         let own = work(i, temporaries.len());
-        let stored = reductions_of(fused, i).find_map(|reader| {
-            Some((reader, TilePartials::of(&own, &work(reader, temporaries.len()), facts)?))
+        let partials_for = |reader: usize| {
+            TilePartials::of(&own, &work(reader, temporaries.len()), facts).map(|partials| (reader, partials))
+        };
+        let stored = reductions_of(fused, i).find_map(partials_for);
+        // Nobody else may need the elements.
+        let alone = stored.as_ref().and_then(|(reader, _)| {
+            let (_, partials) = partials_for(*reader).filter(|_| is_read_by(fused, i, *reader))?;
+            partials.alone(&own, facts)
         });
+        let is_alone = alone.is_some();
+        let stored = stored.map(|(reader, partials)| (reader, alone.unwrap_or(partials)));
         let mut scratch = |scratch: &[Scratch], last: usize| {
             let (first, last) = (i as u16, last as u16);
             let within = |scratch: &Scratch| {
@@ -159,11 +167,19 @@ pub fn program<C: Clone>(
             (None, None) => None,
         };
         let first = stored.as_ref().map_or(own.temporaries, |(reader, of)| scratch(of.scratch(), *reader));
-        let (variants, made) = compile(&Work { temporaries: first, partials: role, ..own });
-        scratch(&made, i);
+        let (mut variants, made) = compile(&Work { temporaries: first, partials: role, ..own });
+        let last = scratch(&made, i);
         if let Some((reader, of)) = stored
             && let Some(when) = when_stored(&of, &variants)
         {
+            if is_alone {
+                // Other calls store elements, and no partial results.
+                variants = with_conditions(variants, &when, &of);
+                let (plain, made) = compile(&Work { temporaries: last, ..work(i, 0) });
+                scratch(&made, i);
+                let is_reached = |variant: &Variant<C>| !when.iter().all(|of| of.follows(&variant.when));
+                variants.extend(plain.into_iter().filter(is_reached));
+            }
             partials.insert(reader, (of, when));
         }
         steps.push(Step { variants: variants.into() });
@@ -182,13 +198,40 @@ fn reductions_of(fused: &Grouping, number: usize) -> impl Iterator<Item = usize>
     readers.map(move |(i, _)| number + 1 + i)
 }
 
+/// Returns true if only this group reads the values that another one stores, none of which is a result.
+fn is_read_by(fused: &Grouping, writer: usize, reader: usize) -> bool {
+    let is_own = |store: &Store| {
+        let readers = fused.groups.iter().enumerate();
+        let mut others = readers.filter(|(number, _)| *number != reader);
+        store.output.is_none() && !others.any(|(_, group)| group.loads.contains(&Load::Stored(store.node)))
+    };
+    fused.groups[writer].stores.iter().all(is_own)
+}
+
+/// Returns the variants that store partial results, each for calls with these conditions.
+fn with_conditions<C: Clone>(
+    variants: Vec<Variant<C>>,
+    when: &[Condition],
+    of: &TilePartials,
+) -> Vec<Variant<C>> {
+    let storing = variants.into_iter().take_while(|variant| stores_partials(of, variant));
+    let with = |variant: Variant<C>| {
+        let more = when.iter().filter(|condition| !variant.when.contains(condition)).cloned();
+        let all: Vec<Condition> = variant.when.iter().cloned().chain(more).collect();
+        Variant { when: all.into(), ..variant }
+    };
+    storing.map(with).collect()
+}
+
+/// Returns true if a variant stores partial results.
+fn stores_partials<C: Clone>(of: &TilePartials, variant: &Variant<C>) -> bool {
+    let mut buffers = variant.launches.iter().flat_map(|launch| launch.buffers.iter());
+    buffers.any(|buffer| of.scratch_of(buffer.slot).is_some())
+}
+
 /// Returns conditions under which a call stores partial results: those of the last variant that does so.
 fn when_stored<C: Clone>(of: &TilePartials, variants: &[Variant<C>]) -> Option<Vec<Condition>> {
-    let stores = |variant: &Variant<C>| {
-        let mut buffers = variant.launches.iter().flat_map(|launch| launch.buffers.iter());
-        buffers.any(|buffer| of.scratch_of(buffer.slot).is_some())
-    };
-    let count = variants.iter().take_while(|variant| stores(variant)).count();
+    let count = variants.iter().take_while(|variant| stores_partials(of, variant)).count();
     Some(variants[..count].last()?.when.to_vec())
 }
 

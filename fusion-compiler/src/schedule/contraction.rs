@@ -218,8 +218,12 @@ impl Product {
             scratch.len = DimExpr::constant(0);
         }
         let of_blocks = if factors.iter().any(FactorSource::is_in_blocks) { "_of_blocks" } else { "" };
-        let in_parts = if parts.is_some() { "_in_parts" } else { "" };
-        let name = format!("{}_tiles{of_blocks}{in_parts}", work.name);
+        let suffix = match work.partials {
+            _ if parts.is_some() => "_in_parts",
+            Some(Partials::Stores(partials)) if partials.is_alone => "_reduced",
+            _ => "",
+        };
+        let name = format!("{}_tiles{of_blocks}{suffix}", work.name);
         let (finish, inner) = match work.partials {
             Some(Partials::Stores(partials)) if partials.direction == Direction::AlongCols => {
                 (partials.finish(self, work, (facts, &tile), name), self.cols.clone())

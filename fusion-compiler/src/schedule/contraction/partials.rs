@@ -44,6 +44,8 @@ pub struct TilePartials {
     whole: Stage,
     /// The kernel that computes elements from what is combined, if the group stores elements.
     elements: Option<Stage>,
+    /// True if the kernels of tiles store no elements, since nobody reads them.
+    pub(super) is_alone: bool,
 }
 
 /// The use that a group makes of partial results.
@@ -126,12 +128,27 @@ impl TilePartials {
             map: split.map,
             whole: split.whole,
             elements: split.elements,
+            is_alone: false,
         };
         let fits = match (facts.contractions.tiles, direction) {
             (Tiles::Driver { .. }, Direction::AlongRows) => made.is_run_of_rows(&product, contraction),
             _ => true,
         };
         (is_line && is_read && fits).then_some(made)
+    }
+
+    /// Returns the partial results alone, without the elements of the contraction. Only readers of partial results may
+    /// follow then.
+    pub fn alone(mut self, contraction: &Work<'_>, facts: &TargetFacts) -> Option<TilePartials> {
+        let lent = self.lent(contraction);
+        let reads = |stage: &Stage| stage.work().operands.iter().any(|operand| lent.contains(&operand.slot));
+        let binds = |kernel: &Scheduled| kernel.storage_buffers() <= facts.buffers_max;
+        self.is_alone = matches!(facts.contractions.tiles, Tiles::Driver { .. })
+            && self.direction == Direction::AlongCols
+            && !reads(&self.whole)
+            && !self.elements.iter().any(reads)
+            && self.combined(facts, &[]).iter().flatten().all(binds);
+        self.is_alone.then_some(self)
     }
 
     /// Returns true if the rows of a part are contiguous elements of what the contraction stores.
@@ -276,7 +293,8 @@ impl TilePartials {
         }
         let sum = of(product.sum);
         stage.known.insert(Load::Stored(sum), tile.clone());
-        for (store, &BufferId(buffer)) in contraction.group.stores.iter().zip(&contraction.stores) {
+        let stores = contraction.group.stores.iter().zip(&contraction.stores);
+        for (store, &BufferId(buffer)) in stores.filter(|_| !self.is_alone) {
             // A stored sum is a value of its own, computed from the known one.
             let node = if of(store.node) == sum { stage.copy(sum) } else { of(store.node) };
             let operand = contraction.operands[usize::from(buffer)].clone();
