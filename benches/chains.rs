@@ -150,7 +150,8 @@ fn main() -> Result<()> {
     let rounds = if measuring { 15 } else { 1 };
     layers(rounds, measuring)?;
     convolutions(rounds, measuring)?;
-    attentions(rounds, measuring)
+    attentions(rounds, measuring)?;
+    logarithms(rounds, measuring)
 }
 
 /// Checks that fused, unfused and plain Rust agree, and that the chains have the stated number of operations.
@@ -426,6 +427,50 @@ fn attentions(rounds: usize, measuring: bool) -> Result<()> {
             of(2, 0),
             of(3, 2)
         );
+    }
+    Ok(())
+}
+
+fuse! {
+    pub(crate) fn of_logits(x: f32[N, D], w: f32[V, D]) -> f32[N] { logsumexp(matmul(x, w, D), V) }
+    #[fuse(off)]
+    pub(crate) fn of_logits_unfused(x: f32[N, D], w: f32[V, D]) -> f32[N] { logsumexp(matmul(x, w, D), V) }
+    pub(crate) fn logits(x: f32[N, D], w: f32[V, D]) -> f32[N, V] { matmul(x, w, D) }
+}
+
+/// Measures reductions of logits on the CPU, and prints the ratios of their time to those of the unfused form and of the
+/// product alone.
+fn logarithms(rounds: usize, measuring: bool) -> Result<()> {
+    let device = Device::cpu();
+    println!("\n{}, logsumexp of logits, medians of {rounds} rounds", device.name());
+    println!("  rows  depth  classes  GFLOP/s  unfused/fused  product/fused");
+    for (count, depth, classes) in [(64, 256, 8192), (256, 256, 8192), (512, 512, 16_384)] {
+        let classes = if measuring { classes } else { classes / 64 };
+        let numbers =
+            |rows: usize| (0..rows * depth).map(|i| (i * 7919 % 1024) as f32 / 512.0 - 1.0).collect();
+        let x = Tensor::from_vec(&device, numbers(count), [count, depth])?;
+        let w = Tensor::from_vec(&device, numbers(classes), [classes, depth])?;
+        let (mut out, mut all) =
+            (Tensor::zeros(&device, [count])?, Tensor::zeros(&device, [count, classes])?);
+        let mut round = || -> Result<[f64; 3]> {
+            let mut times = [0.0; 3];
+            for (kind, time) in times.iter_mut().enumerate() {
+                let start = Instant::now();
+                match kind {
+                    0 => of_logits::into(&mut out, &x, &w)?,
+                    1 => of_logits_unfused::into(&mut out, &x, &w)?,
+                    _ => logits::into(&mut all, &x, &w)?,
+                }
+                *time = start.elapsed().as_secs_f64();
+            }
+            Ok(times)
+        };
+        round()?;
+        let rounds = (0..rounds).map(|_| round()).collect::<Result<Vec<_>>>()?;
+        let of = |a: usize, b: usize| median(rounds.iter().map(|round| round[a] / round[b]));
+        let flop = 2.0 * (count * depth * classes) as f64;
+        let speed = median(rounds.iter().map(|round| 1e-9 * flop / round[0]));
+        println!("  {count:4}  {depth:5}  {classes:7}  {speed:7.1}  {:13.2}  {:13.2}", of(1, 0), of(2, 0));
     }
     Ok(())
 }
