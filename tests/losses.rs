@@ -38,6 +38,14 @@ fn numbers(seed: usize, count: usize) -> Vec<f32> {
     (0..count).map(|i| ((i * 7919 + seed * 104_729) % 2003) as f32 / 1001.0 - 1.0).collect()
 }
 
+fn close(at: &str, what: &str, made: &[f32], expected: &[f64]) {
+    assert_eq!(made.len(), expected.len());
+    for (i, (&made, &expected)) in made.iter().zip(expected).enumerate() {
+        let distance = (f64::from(made) - expected).abs();
+        assert!(distance <= 2e-5 * (1.0 + expected.abs()), "{at} {what}: {i}: {made}, {expected}");
+    }
+}
+
 #[test]
 fn reductions_of_logits() {
     on_devices(|device| {
@@ -57,16 +65,8 @@ fn reductions_of_logits() {
                 let most = row.iter().copied().fold(f64::MIN, f64::max);
                 row.iter().map(|y| (y - most).exp()).sum::<f64>().ln() + most
             };
-            let close = |what: &str, made: &[f32], expected: &[f64]| {
-                assert_eq!(made.len(), expected.len());
-                for (i, (&made, &expected)) in made.iter().zip(expected).enumerate() {
-                    let distance = (f64::from(made) - expected).abs();
-                    assert!(
-                        distance <= 2e-5 * (1.0 + expected.abs()),
-                        "{device} {what} {rows} {depth} {classes}: {i}: {made}, {expected}"
-                    );
-                }
-            };
+            let at = format!("{device} {rows} {depth} {classes}");
+            let close = |what: &str, made: &[f32], expected: &[f64]| close(&at, what, made, expected);
             let across: Vec<f32> =
                 (0..depth * classes).map(|i| w[i % classes * depth + i / classes]).collect();
             let x = Tensor::from_slice(device, &x, [rows, depth])?;

@@ -88,8 +88,8 @@ fn products_assemble_without_spills() {
     tools::assemble(&without_names(all));
 }
 
-/// Attention with any score function assembles without spills for head dims of 64 and 128 channels and any other, and
-/// has no more shared memory than every device of WebGPU.
+/// Attention assembles without spills for head dims of 64 and 128 channels, and any other. Its shared memory is no more
+/// than every device of WebGPU has.
 #[test]
 fn attention_is_valid_without_spills() {
     let sources = [

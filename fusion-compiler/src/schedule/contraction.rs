@@ -13,6 +13,7 @@ mod factor;
 mod few;
 mod partials;
 mod parts;
+mod reduced_tiles;
 mod seen_keys;
 mod tiles;
 mod visible;

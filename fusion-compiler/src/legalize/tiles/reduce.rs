@@ -15,6 +15,9 @@ use crate::target::LINE_PADDING;
 /// Steps of a right factor that are in shared memory at a time.
 const CHUNK: u16 = 8;
 
+/// Largest number of values that a team combines at once, for which there is shared memory.
+const FOLDED_MAX: u32 = 512;
+
 impl Tiles<'_> {
     /// Returns true if a value follows from the elements of a product, which threads have.
     pub(super) fn is_held(&self, value: Value) -> bool {
@@ -30,10 +33,18 @@ impl Tiles<'_> {
     /// row.
     pub(super) fn reduce(&mut self, fold: &Fold, out: &mut Vec<Stmt>) {
         let rows = self.held.rows.clone();
+        let at_once = (FOLDED_MAX / self.threads).max(1) as usize;
+        for rows in rows.chunks(at_once) {
+            self.reduce_rows(fold, rows, out);
+        }
+    }
+
+    /// Combines the columns of some of the rows of a thread.
+    fn reduce_rows(&mut self, fold: &Fold, rows: &[Value], out: &mut Vec<Stmt>) {
         let mut all =
             Fold { over: vec![], identity: vec![], left: vec![], right: vec![], out: vec![], ..fold.clone() };
         (all.body, all.results) = (vec![], vec![]);
-        for &row in &rows {
+        for &row in rows {
             let own = self.of_thread(fold, row, out);
             all.over.extend(own);
             all.identity.extend(&fold.identity);

@@ -238,7 +238,7 @@ impl Variant<'_> {
         // Keys are the columns of scores, and the rows of values.
         let across = Numbers::new(body, Level::Inner, of_keys, (Side::Cols, keys));
         inside.extend(body.take_inner());
-        let of_scores = (self.of.scores, Role::OfScores, depth);
+        let of_scores = (self.of.scores, Role::Further, depth);
         let numbers = [(Role::Rows, place.rows), (Role::Depth, &across)];
         let (stmts, products) = tiled.depth_loop(body, of_scores, (place.tile, place.batch), numbers);
         inside.extend(stmts);

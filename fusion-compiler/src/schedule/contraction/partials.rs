@@ -12,6 +12,7 @@ use super::super::space::{self, cols};
 use super::super::split_reduction::{Stage, in_tiles};
 use super::super::{Config, Operand, Schedule, Scheduled, Scratch, Work, column, row};
 use super::Product;
+use super::reduced_tiles::Reduced;
 use crate::fuse::{Load, Store};
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AXES_MAX, Access, AxisId, AxisSet, Fusing, NodeId};
@@ -143,7 +144,12 @@ impl TilePartials {
         let lent = self.lent(contraction);
         let reads = |stage: &Stage| stage.work().operands.iter().any(|operand| lent.contains(&operand.slot));
         let binds = |kernel: &Scheduled| kernel.storage_buffers() <= facts.buffers_max;
-        self.is_alone = matches!(facts.contractions.tiles, Tiles::Driver { .. })
+        // Products of matrices have no rows that threads share.
+        let has_tiles = match facts.contractions.tiles {
+            Tiles::Driver { .. } => true,
+            Tiles::Teams(_) => Product::in_tiles(contraction, facts)?.0.matrices(contraction).is_none(),
+        };
+        self.is_alone = has_tiles
             && self.direction == Direction::AlongCols
             && !reads(&self.whole)
             && !self.elements.iter().any(reads)
@@ -272,6 +278,27 @@ impl TilePartials {
             each: DimExpr::constant(1),
         };
         Scheduled { row_memory, ..Scheduled::new(vec![], (kernel, buffers), launched) }
+    }
+
+    /// Returns the product and the reductions of its parts as one stage, which stores partial results alone.
+    pub(super) fn reduced(&self, product: &Product, contraction: &Work<'_>) -> Reduced {
+        let of = |id: NodeId| self.map[id.0 as usize];
+        let (lent, mut stage) = (self.lent(contraction), self.parts.clone());
+        stage.known.retain(|_, operand| !lent.contains(&operand.slot));
+        for (load, operand) in contraction.known() {
+            let load = match load {
+                Load::Param(param) => Load::Param(param),
+                Load::Stored(node) => Load::Stored(of(node)),
+            };
+            stage.known.insert(load, operand);
+        }
+        stage.fill_anew(self.partition.part);
+        stage.extend_rows(&product.depth);
+        stage.name = format!("{}_reduced", contraction.name);
+        let [sum, left, right] = [product.sum, product.left, product.right].map(of);
+        let product = Product { sum, left, right, ..product.clone() };
+        let along = self.partition.inner.iter().copied().collect();
+        Reduced { product, stage, part: self.partition.part, len: self.partition.len.clone(), along }
     }
 
     /// Returns the stage that stores elements and the results of parts, both from tiles of the sum.

@@ -51,6 +51,12 @@ pub(super) fn tiles(
     facts: &TargetFacts,
     (shapes, scratch): (&[TileShape], &mut Vec<Scratch>),
 ) -> Vec<Config> {
+    if let Some(Partials::Stores(partials)) = work.partials
+        && partials.is_alone
+        && let Some(&shape) = shapes.last()
+    {
+        return partials.reduced(of, work).configs(facts, shape);
+    }
     let size = work.graph.node(of.sum).dtype.size();
     let shapes: Vec<TileShape> = shapes.iter().filter(|shape| size <= shape.size_max).copied().collect();
     let last = shapes[shapes.len() - 1];
@@ -100,7 +106,7 @@ pub(super) fn tiles(
 impl Product {
     /// Returns the dtype of the factors if both are read as floats that tensor cores multiply, with contiguous elements
     /// along one side of their tiles. Only `fast_math` rounds factors of `f32` to fewer bits.
-    fn matrices(&self, work: &Work<'_>) -> Option<DType> {
+    pub(super) fn matrices(&self, work: &Work<'_>) -> Option<DType> {
         let sides = [(self.left, &self.rows), (self.right, &self.cols)];
         let dtypes = sides.map(|(factor, own)| {
             let operand = &work.operands[usize::from(matrix_operand(work, factor)?.0)];
@@ -192,7 +198,7 @@ impl<'w> Tiled<'w> {
 
     /// Gives the scores of attention a depth.
     pub(super) fn of_scores(mut self, scores: &Product) -> Tiled<'w> {
-        self.dims[Role::OfScores as usize] = dims_along(self.work, &scores.depth);
+        self.dims[Role::Further as usize] = dims_along(self.work, &scores.depth);
         self
     }
 
@@ -561,6 +567,11 @@ impl<'w> Tiled<'w> {
             // An axis with one coordinate leaves the elements along the next axis contiguous.
             let is_single = |axis: &&AxisId| self.work.graph.axis(**axis).extent.as_const() == Some(1);
             let Some(&axis) = operand.axes.iter().rev().find(|axis| !is_single(axis)) else { continue };
+            // Results of rows are stored one by one.
+            let has_cols = operand.axes.iter().any(|axis| self.of.cols.contains(axis));
+            if operand.access == Access::Write && !has_cols {
+                continue;
+            }
             let is_matrix =
                 self.config.shape.panels == Panels::Matrices && factors.contains(&Some(BufferId(i as u16)));
             let lanes = if is_matrix { (ASYNC_COPY_BYTES / operand.dtype.size()) as i64 } else { VECTOR };

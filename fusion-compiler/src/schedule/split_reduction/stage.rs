@@ -73,6 +73,11 @@ impl Stage {
         self.keep_apart(vec![coordinate]);
     }
 
+    /// Makes further axes those of the elements of a row.
+    pub(in crate::schedule) fn extend_rows(&mut self, axes: &[AxisId]) {
+        self.group.cols.extend(axes);
+    }
+
     /// A value of its own that is the same as another one.
     pub(in crate::schedule) fn copy(&mut self, of: NodeId) -> NodeId {
         self.graph.copy(of)

@@ -21,8 +21,8 @@ pub(in crate::schedule::contraction) enum Role {
     Cols,
     /// The depth of a product, or the keys of attention.
     Depth,
-    /// The depth of the scores of attention.
-    OfScores,
+    /// The depth of the scores of attention, or the parts of columns.
+    Further,
 }
 
 /// The numbers of the rows or columns of a tile.
