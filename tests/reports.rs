@@ -181,6 +181,36 @@ fn reads_no_convolution(source: &str) {
     }
 }
 
+/// A dear prologue is stored for the elements of the image, not for these of its windows.
+#[test]
+fn prologues_of_windows_are_stored_once() {
+    let sources = [
+        "pub fn f(x: f32[N, C, H, W], w: f32[O, C, KH = 3, KW = 3]) -> f32[N, O, P, Q] {
+            conv(gelu(x), w, C, (H, KH) -> P, (W, KW) -> Q, padding = 1)
+        }",
+        "pub fn f(x: f32[N, H, W, C], w: f32[KH = 3, KW = 3, C, O], m: f32[C], v: f32[C]) -> f32[N, P, Q, O] {
+            conv(silu(batch_norm(x, m, v)), w, C, (H, KH) -> P, (W, KW) -> Q, padding = same)
+        }",
+        "pub fn f(x: f32[N, C, H, W], w: f32[C, O, KH = 3, KW = 3]) -> f32[N, O, P, Q] {
+            conv_transpose(silu(x), w, C, (H, KH) -> P, (W, KW) -> Q, stride = 2)
+        }",
+    ];
+    for source in sources {
+        let Ok(Source::Items(functions, _)) = front_end(source.parse().expect("it is tokens")) else {
+            panic!("{source} has no mistakes")
+        };
+        let plan = plan(&functions[0]);
+        let extents: Vec<i64> = plan.symbols.iter().map(|dim| if dim == "N" { 2 } else { 32 }).collect();
+        for program in plan.programs.iter() {
+            for temporary in program.temporaries.iter() {
+                let len = temporary.len.eval(&extents).expect("all extents are known");
+                // Parts of the depth of small products are as many as the results.
+                assert!(len <= 2 * 32 * 70 * 70, "{:?}: {len} elements of {source}", program.target);
+            }
+        }
+    }
+}
+
 /// No tensor of logits is read or written, only partial results of 512 columns on the CPU and of 64 on GPUs.
 #[test]
 fn losses_store_no_logits() {

@@ -92,7 +92,8 @@ fn points(graph: &Graph, group: &Group) -> Result<(Points, Moves), NodeId> {
         let all: Vec<Coordinates> = points.get(&id).into_iter().flatten().cloned().collect();
         let combined = !graph.looped_axes(id).is_empty() && all.iter().any(|at| is_moved(at));
         let times = all.iter().map(|at| times(graph, &moves, (id, at), again)).fold(0, usize::saturating_add);
-        if combined || times > 1 && storable(&id) && !is_cheap(graph, (id, times), read) {
+        let is_stored = |id: NodeId| storable(&id) && !is_of_windows(graph, id);
+        if combined || times > 1 && is_stored(id) && !is_cheap(graph, (id, times), read) {
             return Err(id);
         }
         for at in all {
@@ -102,6 +103,16 @@ fn points(graph: &Graph, group: &Group) -> Result<(Points, Moves), NodeId> {
         }
     }
     Ok((points, moves))
+}
+
+/// Returns true for windows, which have more elements than the value that they move along. The value is stored instead of
+/// them.
+fn is_of_windows(graph: &Graph, id: NodeId) -> bool {
+    let node = graph.node(id);
+    graph.gather_of(id).is_some() && {
+        let of = graph.node(node.args[0]).axes;
+        node.axes.minus(of).iter().count() > of.minus(node.axes).iter().count()
+    }
 }
 
 /// Returns how often a group computes each element of a node for one point, on average. The group computes
