@@ -28,6 +28,9 @@ fuse! {
     pub fn no_tap(x: f32[N, T]) -> f32[N, P] { unfold(x, T -> P) }
     pub fn no_window(x: f32[N, C, T], w: f32[C, O, K]) -> f32[N, O, T] { conv_transpose(x, w, C) }
     pub fn resized(x: f32[N, H]) -> f32[N, P] { resize_nearest(x, H -> P) }
+    pub fn padded_twice(x: f32[N, C, T], w: f32[O, C, K]) -> f32[N, O, P] {
+        conv(x, w, C, (T, K) -> P, padding = 1, padding = 2)
+    }
 }
 
 fn main() {}

@@ -295,6 +295,13 @@ impl IndexCall<'_, '_> {
         if let Some(name) = unknown.into_iter().find(|name| !known.contains(&name.text.as_str())) {
             return self.misused(name.at);
         }
+        for (i, arg) in args.iter().enumerate() {
+            let Some(name) = &arg.name else { continue };
+            let is_same = |other: &Arg| other.name.as_ref().is_some_and(|other| other.text == name.text);
+            if args[..i].iter().any(is_same) {
+                return self.refuse(arg.value.at, diag::argument_twice(&name.text));
+            }
+        }
         match WindowArgs::new(args) {
             Some(args) => Some(args),
             None => self.misused(self.at),
