@@ -453,6 +453,13 @@ fn empty_dims() {
         let made =
             gated(&tensor(device, &q.0, &q.1)?, &tensor(device, &k.0, &k.1)?, &tensor(device, &v.0, &v.1)?)?;
         assert_eq!(made.to_vec()?, [0.0; 10], "{device}");
+        let shapes = [[1, 1, 5, 4], [1, 1, 0, 4], [1, 1, 0, 2]];
+        let made = plain(
+            &tensor(device, &q.0, &shapes[0])?,
+            &tensor(device, &k.0, &shapes[1])?,
+            &tensor(device, &v.0, &shapes[2])?,
+        )?;
+        assert_eq!(made.to_vec()?, [0.0; 10], "{device}");
         Ok(())
     });
 }

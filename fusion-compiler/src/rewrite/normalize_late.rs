@@ -5,6 +5,8 @@
 //! they are.
 
 use super::{rebuild, uses};
+use crate::ir::dim::DimExpr;
+use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{AxisSet, Graph, Math, Node, NodeId, NodeKind, Reduce};
 use crate::ir::op::Op;
 
@@ -20,6 +22,7 @@ pub fn normalize_late(graph: Graph) -> Graph {
             Some(Normalized { weights, factor, values }) => {
                 let product = graph.apply(Op::Mul, &[weights, values], node.span);
                 let sum = graph.push(Node { args: vec![product], ..node.clone() });
+                let factor = unless_empty(graph, &node, factor);
                 graph.apply(Op::Mul, &[sum, factor], node.span)
             }
             None => graph.push(node),
@@ -28,6 +31,22 @@ pub fn normalize_late(graph: Graph) -> Graph {
         next += 1;
         id
     })
+}
+
+/// Returns the factor, or 1 for a sum without terms, which is 0.
+fn unless_empty(graph: &mut Graph, sum: &Node, factor: NodeId) -> NodeId {
+    let NodeKind::Reduce(_, along) = sum.kind else { return factor };
+    let count = DimExpr::product(along.iter().map(|axis| &graph.axis(axis).extent));
+    if count.as_const().is_some_and(|count| count > 0) {
+        return factor;
+    }
+    let (span, axes) = (sum.span, AxisSet::EMPTY);
+    let kind = NodeKind::Extent(count);
+    let count = graph.push(Node { kind, args: vec![], dtype: DType::I32, axes, span });
+    let none = graph.literal(Const::Int(0), DType::I32, span);
+    let one = graph.literal(Const::Float(1.0), sum.dtype, span);
+    let is_empty = graph.apply(Op::Eq, &[count, none], span);
+    graph.apply(Op::Select, &[is_empty, one, factor], span)
 }
 
 /// The terms `weights * factor * values` of a sum, where the factor is the same for all terms.

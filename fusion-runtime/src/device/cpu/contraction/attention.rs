@@ -278,7 +278,10 @@ impl<'a> Attend<'a> {
             let part = self.group(&of, number);
             whole.combine(&part);
         }
-        whole.finish(self.of.is_finite);
+        // The sums of nothing are 0.
+        if self.keys.lanes() > 0 {
+            whole.finish(self.of.is_finite);
+        }
         self.results((batch, rows), &mut whole);
         Ok(())
     }
