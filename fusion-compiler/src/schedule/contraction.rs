@@ -141,8 +141,8 @@ impl Product {
         })
     }
 
-    /// Returns the configs whose tiles the driver of the device computes, with at most `cols` columns each: with
-    /// factors in blocks, and with stored factors for calls whose runs of elements are too short.
+    /// Returns the configs whose tiles the driver of the device computes, with at most `cols` columns each. Those that combine
+    /// parts of columns, if any, are for rows of so many columns at most.
     fn by_driver(
         &self,
         work: &Work<'_>,
@@ -150,42 +150,47 @@ impl Product {
         (cols, scratch): ((u32, u32), &mut Vec<Scratch>),
     ) -> Vec<Config> {
         let mut configs = Vec::new();
-        // Only rows with few columns are combined together.
-        let by_rows = work.partials.filter(|partials| match partials {
-            Partials::Stores(of) => of.direction == Direction::AlongRows,
-            Partials::Reads(..) => false,
-        });
-        for partials in by_rows.map(Some).into_iter().chain([None]) {
-            let mut own = Vec::new();
-            for in_blocks in [true, false] {
-                let mut config = Config::new();
-                let mut source = |of| self.source(work, facts, (scratch, in_blocks), of, &mut config);
-                let factors = (source((self.left, "left")), source((self.right, "right")));
-                if let (Some(left), Some(right)) = factors {
-                    let parts = match partials {
-                        Some(Partials::Stores(partials)) => {
-                            let (kernel, parts) = partials.of_rows(work, facts, config.len());
-                            config.push(kernel);
-                            Some(parts)
-                        }
-                        _ => None,
-                    };
-                    // A strip has all columns of the rows of a part.
-                    let cols = if parts.is_some() { (cols.1, cols.1) } else { cols };
-                    config.push(self.finish(work, facts, (cols, scratch), ([left, right], parts)));
-                    own.push(config);
-                }
-                if own.iter().flatten().all(|kernel: &Scheduled| kernel.when.is_empty()) {
-                    break;
-                }
+        if let Some(Partials::Stores(partials)) = work.partials
+            && partials.direction == Direction::AlongRows
+        {
+            // A strip has all columns of the rows of a part.
+            let whole = (cols.1, cols.1);
+            configs = self.driven(work, facts, (whole, scratch), Some(partials));
+            let columns = DimExpr::product(self.cols.iter().map(|&axis| &work.graph.axis(axis).extent));
+            let are_few = Condition::AtMost(columns, cols.1.into());
+            let last = configs.iter_mut().filter_map(|config| config.last_mut());
+            last.for_each(|last| last.when.push(are_few.clone()));
+        }
+        configs.extend(self.driven(work, facts, (cols, scratch), None));
+        configs
+    }
+
+    /// Returns the configs with factors in blocks, and with stored factors for calls whose runs of elements are too short.
+    /// The driver may combine parts of columns.
+    fn driven(
+        &self,
+        work: &Work<'_>,
+        facts: &TargetFacts,
+        (cols, scratch): ((u32, u32), &mut Vec<Scratch>),
+        partials: Option<&TilePartials>,
+    ) -> Vec<Config> {
+        let mut configs: Vec<Config> = Vec::new();
+        for in_blocks in [true, false] {
+            let mut config = Config::new();
+            let mut source = |of| self.source(work, facts, (scratch, in_blocks), of, &mut config);
+            let factors = (source((self.left, "left")), source((self.right, "right")));
+            if let (Some(left), Some(right)) = factors {
+                let parts = partials.map(|partials| {
+                    let (kernel, parts) = partials.of_rows(work, facts, config.len());
+                    config.push(kernel);
+                    parts
+                });
+                config.push(self.finish(work, facts, (cols, scratch), ([left, right], parts)));
+                configs.push(config);
             }
-            if partials.is_some() {
-                let columns = DimExpr::product(self.cols.iter().map(|&axis| &work.graph.axis(axis).extent));
-                let are_few = Condition::AtMost(columns, cols.1.into());
-                let last = own.iter_mut().filter_map(|config| config.last_mut());
-                last.for_each(|last| last.when.push(are_few.clone()));
+            if configs.iter().flatten().all(|kernel| kernel.when.is_empty()) {
+                break;
             }
-            configs.extend(own);
         }
         configs
     }

@@ -21,9 +21,11 @@ pub(super) fn bounds(kernel: &Kernel) -> String {
         // one wait for each other. Asked for few blocks it takes up to twice the registers: rows took an H200 a tenth longer. But
         // of values of 64 bits, and of eight lanes that are held, it would spill some to keep that room.
         team if kernel.index == IndexWidth::Bits64 || has_wide => {
-            // Sums of two products at once leave no registers for as many threads.
-            let threads = if live(kernel) > REGISTERS_OF_512 - REGISTERS_LEFT { 256 } else { 512 };
-            few_blocks(team, threads)
+            few_blocks(team, if has_many(kernel) { 256 } else { 512 })
+        }
+        // Two products at once have so many sums that ptxas would spill some to keep room for a third block.
+        team if team < 256 && kernel.threads.rows > 1 && !kernel.threads.cyclic && has_many(kernel) => {
+            few_blocks(team, 256)
         }
         // It makes up for half of what is live at once, lane by lane, and functions that need more would have to spill it.
         team if has_eight && (least..=512).contains(&team) && live(kernel) <= 2 * ptx::REGISTERS => {
@@ -38,6 +40,11 @@ pub(super) fn bounds(kernel: &Kernel) -> String {
 
 fn of_three_blocks() -> String {
     format!("\n.maxnreg {}", ptx::REGISTERS)
+}
+
+/// Returns true if values leave no registers for 512 threads.
+fn has_many(kernel: &Kernel) -> bool {
+    live(kernel) > REGISTERS_OF_512 - REGISTERS_LEFT
 }
 
 /// Asks for as many blocks as have so many threads.
